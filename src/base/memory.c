@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memory.c: memory by lifetime.
+//
+// Small blocks come from malloc and cannot fail: a machine that is out of memory for a few bytes can do nothing
+// useful any more, so the process says so and ends.  Big ones (weights, KV cache) can fail and are mapped directly,
+// which gives zeroed, page-aligned memory that the kernel may back by huge pages.
+//
+// An arena is a chain of blocks, newest first, each twice the size of the one before up to ARENA_BLOCK_MAX; what is
+// larger than a block gets a block of its own.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+#define ARENA_BLOCK_MIN 1024u        // bytes; a request's arena often stays below it
+#define ARENA_BLOCK_MAX (1u << 20)
+#define ARENA_ALIGN 16u
+
+static _Noreturn void exhausted(size_t size) {
+  char line[96];
+  int n = snprintf(line, sizeof line, "motley: out of memory (%zu bytes more were needed)\n", size);
+  if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) _exit(70);
+  _exit(70);
+}
+
+void *memory_new(size_t size) {
+  void *block = calloc(1, size ? size : 1);
+  if (!block) exhausted(size);
+  return block;
+}
+
+void *memory_resize(void *block, size_t size) {
+  void *moved = realloc(block, size ? size : 1);
+  if (!moved) exhausted(size);
+  return moved;
+}
+
+void memory_free(void *block) { free(block); }
+
+void *memory_try_big(size_t size, const char *for_what, struct error *e) {
+  void *block = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+  if (block == MAP_FAILED) {
+    error_set(e, ERROR_MEMORY, "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
+              for_what, (double)size / (1 << 20));
+    return NULL;
+  }
+  madvise(block, size, MADV_HUGEPAGE);  // a wish; without it all stays right
+  return block;
+}
+
+void memory_free_big(void *block, size_t size) {
+  if (block) munmap(block, size);
+}
+
+struct arena_block {
+  struct arena_block *older;
+  size_t size;  // bytes of data
+  _Alignas(ARENA_ALIGN) unsigned char data[];
+};
+
+static size_t next_block_size(const struct arena *a, size_t wanted) {
+  size_t size = a->blocks ? a->blocks->size * 2 : ARENA_BLOCK_MIN;
+  if (size > ARENA_BLOCK_MAX) size = ARENA_BLOCK_MAX;
+  return size < wanted ? wanted : size;
+}
+
+void *arena_new(struct arena *a, size_t size) {
+  if (size > SIZE_MAX / 2) exhausted(size);
+  size_t rounded = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+  if (!a->blocks || a->blocks->size - a->used < rounded) {
+    size_t block_size = next_block_size(a, rounded);
+    struct arena_block *b = memory_new(sizeof *b + block_size);
+    b->older = a->blocks;
+    b->size = block_size;
+    a->blocks = b;
+    a->used = 0;
+  }
+  void *result = a->blocks->data + a->used;
+  a->used += rounded;
+  return result;
+}
+
+char *arena_copy(struct arena *a, const void *data, size_t length) {
+  char *copy = arena_new(a, length + 1);
+  if (length) memcpy(copy, data, length);
+  return copy;
+}
+
+char *arena_print(struct arena *a, const char *format, ...) {
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  int n = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  char *text = arena_new(a, n < 0 ? 1 : (size_t)n + 1);
+  if (n > 0) vsnprintf(text, (size_t)n + 1, format, again);
+  va_end(again);
+  return text;
+}
+
+void arena_clear(struct arena *a) {
+  for (struct arena_block *b = a->blocks; b;) {
+    struct arena_block *older = b->older;
+    memory_free(b);
+    b = older;
+  }
+  *a = (struct arena){0};
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// threads.c: the team of threads.
+//
+// One counter, `generation`, starts every round: the caller publishes function and context, then adds one.  Workers
+// watch it: they spin for POOL_SPIN rounds of pause, then sleep on it as a futex.  Each worker that has finished
+// takes one from `running`; the caller spins (then sleeps) until it is zero.
+//
+//   caller   function=f  running=n-1  generation++ [wake if sleepers]  f(0)  wait running==0
+//   worker   wait generation!=seen    f(i)  running-- [wake the caller if it was the last and the caller sleeps]
+//
+// Sleeping is announced in `sleepers` before the futex call and checked after the counter was changed, both with
+// sequentially consistent order, so no wake-up is lost.
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/threads.h"
+
+#define POOL_SPIN 2000  // pauses before sleeping, roughly 50 us: longer than the gaps between operators of one step
+
+struct worker {
+  struct pool *pool;
+  pthread_t thread;
+  int index;
+};
+
+struct pool {
+  int count;  // the caller included
+  char line_0[60];  // the two counters that everybody watches get cache lines of their own
+  atomic_uint generation;
+  char line_1[60];
+  atomic_int running;
+  char line_2[60];
+  atomic_int sleepers;  // workers asleep on generation
+  atomic_int caller_sleeps;
+  pool_function *function;
+  void *context;
+  bool stop;
+  struct worker *workers;  // [count - 1], of threads 1..count-1
+};
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static void futex_wait(void *address, unsigned expected) {
+  syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+static void futex_wake(void *address) { syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0); }
+
+static void wait_for_work(struct pool *p, unsigned seen) {
+  for (int i = 0; i < POOL_SPIN; i++) {
+    if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
+    relax();
+  }
+  while (atomic_load(&p->generation) == seen) {
+    atomic_fetch_add(&p->sleepers, 1);
+    futex_wait(&p->generation, seen);  // returns at once when generation has moved on already
+    atomic_fetch_sub(&p->sleepers, 1);
+  }
+}
+
+static void *work(void *argument) {
+  struct worker *w = argument;
+  struct pool *p = w->pool;
+  for (unsigned seen = 0;; seen++) {
+    wait_for_work(p, seen);
+    if (p->stop) return NULL;
+    p->function(p->context, w->index, p->count);
+    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->caller_sleeps)) futex_wake(&p->running);
+  }
+}
+
+static void start_round(struct pool *p) {
+  atomic_fetch_add(&p->generation, 1);
+  if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
+}
+
+static void wait_for_workers(struct pool *p) {
+  for (int i = 0; i < POOL_SPIN; i++) {
+    if (atomic_load_explicit(&p->running, memory_order_acquire) == 0) return;
+    relax();
+  }
+  atomic_store(&p->caller_sleeps, 1);
+  for (int left; (left = atomic_load(&p->running)) != 0;) futex_wait(&p->running, (unsigned)left);
+  atomic_store(&p->caller_sleeps, 0);
+}
+
+void pool_run(struct pool *p, pool_function *function, void *context) {
+  if (p->count == 1) {
+    function(context, 0, 1);
+    return;
+  }
+  p->function = function;
+  p->context = context;
+  atomic_store(&p->running, p->count - 1);
+  start_round(p);
+  function(context, 0, p->count);
+  wait_for_workers(p);
+}
+
+// Ends the workers that were started; `started` of them exist.
+static void stop_workers(struct pool *p, int started) {
+  p->stop = true;
+  start_round(p);
+  for (int i = 0; i < started; i++) pthread_join(p->workers[i].thread, NULL);
+}
+
+struct pool *pool_new(int threads, struct error *e) {
+  if (threads < 1 || threads > POOL_THREADS_MAX) {
+    error_set(e, ERROR_INPUT, "%d threads: choose 1 to %d", threads, POOL_THREADS_MAX);
+    return NULL;
+  }
+  struct pool *p = memory_new(sizeof *p);
+  p->count = threads;
+  p->workers = memory_new((size_t)threads * sizeof *p->workers);
+  for (int i = 0; i < threads - 1; i++) {
+    p->workers[i] = (struct worker){.pool = p, .index = i + 1};
+    int failed = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
+    if (failed) {
+      error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads", i + 2, threads);
+      stop_workers(p, i);
+      memory_free(p->workers);
+      memory_free(p);
+      return NULL;
+    }
+  }
+  return p;
+}
+
+void pool_free(struct pool *p) {
+  if (!p) return;
+  stop_workers(p, p->count - 1);
+  memory_free(p->workers);
+  memory_free(p);
+}
+
+int pool_threads(const struct pool *p) { return p->count; }
+
+void pool_share(int64_t total, int64_t grain, int index, int count, int64_t *begin, int64_t *end) {
+  int64_t grains = (total + grain - 1) / grain;
+  *begin = grains * index / count * grain;
+  *end = grains * (index + 1) / count * grain;
+  if (*begin > total) *begin = total;
+  if (*end > total) *end = total;
+}
