@@ -2,8 +2,9 @@
 //
 // bench.c: `motley bench engine`: how fast a model is read and generates here.
 //
-// Each round submits one prompt of random tokens (a new one each time, so that no prefix is shared) and generates a
-// fixed number of tokens greedily past any end token.  The median round is reported.
+// Each round submits one prompt of random tokens (a new one each time, so that no prefix is shared)
+// and generates a fixed number of tokens greedily past any end token.  The median round is
+// reported.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +30,16 @@ struct figures {
 
 static void discard(void *context, struct str text) { (void)context, (void)text; }
 
-static void random_prompt(const struct tokenizer *t, int64_t count, uint64_t *state, struct token_list *out) {
+static void random_prompt(const struct tokenizer *t, int64_t count, uint64_t *state,
+                          struct token_list *out) {
   for (out->count = 0; (int64_t)out->count < count;) {
     int32_t id = (int32_t)(random_next(state) % (uint64_t)tokenizer_count(t));
     if (!tokenizer_is_special(t, id)) token_list_add(out, id);
   }
 }
 
-static bool run_rounds(const struct bench *b, const struct cli_runtime *r, struct figures *f, struct error *e) {
+static bool run_rounds(const struct bench *b, const struct cli_runtime *r, struct figures *f,
+                       struct error *e) {
   struct generate_options options = generate_options_default();
   options.temperature = 0;
   options.ignore_end = true;
@@ -80,10 +83,11 @@ static void report(const struct bench *b, const struct cli_runtime *r, struct fi
     printf("  memory    %8.1f MB resident\n", rss_mb);
     return;
   }
-  json_t *object = json_pack("{s:s,s:s,s:s,s:f,s:f,s:I,s:I,s:i,s:I,s:f}", "model", r->name, "types", types, "isa",
-                             isa, "prefill_tok_s", prefill, "decode_tok_s", decode, "prompt_tokens",
-                             (json_int_t)b->prompt, "generated_tokens", (json_int_t)b->generate, "threads",
-                             pool_threads(r->pool), "rounds", (json_int_t)b->rounds, "rss_mb", rss_mb);
+  json_t *object =
+      json_pack("{s:s,s:s,s:s,s:f,s:f,s:I,s:I,s:i,s:I,s:f}", "model", r->name, "types", types,
+                "isa", isa, "prefill_tok_s", prefill, "decode_tok_s", decode, "prompt_tokens",
+                (json_int_t)b->prompt, "generated_tokens", (json_int_t)b->generate, "threads",
+                pool_threads(r->pool), "rounds", (json_int_t)b->rounds, "rss_mb", rss_mb);
   json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
   printf("\n");
   json_decref(object);
@@ -94,8 +98,8 @@ static bool bench_engine(struct bench *b, struct error *e) {
   struct figures figures;
   b->model.sequences = 1;
   b->model.context = b->prompt + b->generate + 2;
-  bool done = cli_runtime_resolve(&b->model, &runtime, e) && cli_runtime_open(&b->model, &runtime, e) &&
-              run_rounds(b, &runtime, &figures, e);
+  bool done = cli_runtime_resolve(&b->model, &runtime, e) &&
+              cli_runtime_open(&b->model, &runtime, e) && run_rounds(b, &runtime, &figures, e);
   if (done) report(b, &runtime, &figures);
   cli_runtime_close(&runtime);
   return done;
@@ -105,13 +109,15 @@ static int bench_main(const struct cli_command *self, int argc, char **argv) {
   struct bench b = {.prompt = 512, .generate = 64, .rounds = 3, .seed = 1};
   struct cli_model_options *m = &b.model;
   const struct cli_option options[] = {
-      {"prompt", 'p', CLI_INTEGER, "N", "tokens of the prompt (default 512)", &b.prompt, 1, 1 << 20},
-      {"generate", 'n', CLI_INTEGER, "N", "tokens to generate (default 64)", &b.generate, 1, 1 << 20},
+      {"prompt", 'p', CLI_INTEGER, "N", "tokens of the prompt (default 512)", &b.prompt, 1,
+       1 << 20},
+      {"generate", 'n', CLI_INTEGER, "N", "tokens to generate (default 64)", &b.generate, 1,
+       1 << 20},
       {"rounds", 'r', CLI_INTEGER, "N", "counted rounds (default 3)", &b.rounds, 1, ROUNDS_MAX},
       {"seed", 0, CLI_INTEGER, "S", "seed of the random prompts (default 1)", &b.seed, 0, 1e15},
       {"json", 0, CLI_FLAG, NULL, "print one JSON object", &b.json, 0, 0},
-      {"threads", 't', CLI_INTEGER, "N", "threads that compute (default: one per processor)", &m->threads, 1,
-       POOL_THREADS_MAX},
+      {"threads", 't', CLI_INTEGER, "N", "threads that compute (default: one per processor)",
+       &m->threads, 1, POOL_THREADS_MAX},
       {"isa", 0, CLI_TEXT, "NAME", "force portable, avx2 or avx512", &m->isa, 0, 0},
       {"tokenizer", 0, CLI_TEXT, "FILE", "tokenizer of a llama2.c model", &m->tokenizer, 0, 0},
       CLI_OPTION_END};
@@ -127,6 +133,6 @@ static int bench_main(const struct cli_command *self, int argc, char **argv) {
   return bench_engine(&b, &e) ? 0 : cli_fail(&e);
 }
 
-const struct cli_command cli_bench = {"bench", "measure the speed of a model here",
-                                      "motley bench engine [MODEL] [options]",
-                                      "motley bench engine smollm2-135m-instruct --json", bench_main};
+const struct cli_command cli_bench = {
+    "bench", "measure the speed of a model here", "motley bench engine [MODEL] [options]",
+    "motley bench engine smollm2-135m-instruct --json", bench_main};

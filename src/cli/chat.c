@@ -2,10 +2,11 @@
 //
 // chat.c: a conversation in the terminal.
 //
-// In a terminal, libedit reads the lines (editing, history over sessions); piped input is taken line by line, so a
-// script can talk too.  A line that begins with """ goes on until a line that ends with """.  Ctrl-C while the model
-// speaks stops the answer, what was said stays in the conversation; Ctrl-C at the prompt drops the line; Ctrl-D or
-// /bye ends.  When the context is full the oldest exchanges are left out of what the model sees, and a line says so.
+// In a terminal, libedit reads the lines (editing, history over sessions); piped input is taken
+// line by line, so a script can talk too.  A line that begins with """ goes on until a line that
+// ends with """.  Ctrl-C while the model speaks stops the answer, what was said stays in the
+// conversation; Ctrl-C at the prompt drops the line; Ctrl-D or /bye ends.  When the context is full
+// the oldest exchanges are left out of what the model sees, and a line says so.
 
 #include <errno.h>
 #include <histedit.h>
@@ -25,13 +26,13 @@ struct talk {
   const struct cli_runtime *runtime;
   struct generate_options *options;
   struct chat *chat;
-  json_t *messages;       // the whole conversation; [0] may be the system message
-  bool terminal;          // a person types
-  bool prompt_more;       // inside """
+  json_t *messages;  // the whole conversation; [0] may be the system message
+  bool terminal;     // a person types
+  bool prompt_more;  // inside """
   EditLine *edit;
   History *history;
-  char *history_path;     // NULL = not kept
-  struct buffer answer;   // what the model is saying
+  char *history_path;    // NULL = not kept
+  struct buffer answer;  // what the model is saying
   struct generate_result last;
 };
 
@@ -85,9 +86,11 @@ static void on_interrupt(int number) {
   line_dropped = 1;
 }
 
-// One line from the editor, without its newline; false at the end of input.  A dropped line comes back empty.
+// One line from the editor, without its newline; false at the end of input.  A dropped line comes
+// back empty.
 static bool edit_line(struct talk *t, struct buffer *line) {
-  struct sigaction action = {.sa_handler = on_interrupt}, before;  // no SA_RESTART: the read must return
+  struct sigaction action = {.sa_handler = on_interrupt},
+                   before;  // no SA_RESTART: the read must return
   int length;
   line_dropped = 0;
   sigaction(SIGINT, &action, &before);
@@ -116,7 +119,8 @@ static bool read_line(struct talk *t, struct buffer *line) {
     memory_free(text);
     if (length <= 0) return false;
   }
-  while (line->length && (line->data[line->length - 1] == '\n' || line->data[line->length - 1] == '\r'))
+  while (line->length &&
+         (line->data[line->length - 1] == '\n' || line->data[line->length - 1] == '\r'))
     line->data[--line->length] = 0;
   return true;
 }
@@ -135,8 +139,10 @@ static bool read_entry(struct talk *t, struct buffer *entry) {
     buffer_add_char(entry, '\n');
     if (!read_line(t, entry)) break;
   }
-  if (!t->prompt_more) entry->length = 0;  // dropped by Ctrl-C
-  else if (ends_with_quotes(entry)) entry->length -= 3;
+  if (!t->prompt_more)
+    entry->length = 0;  // dropped by Ctrl-C
+  else if (ends_with_quotes(entry))
+    entry->length -= 3;
   if (entry->data) entry->data[entry->length] = 0;
   t->prompt_more = false;
   return true;
@@ -168,8 +174,10 @@ static void command_system(struct talk *t, const char *argument) {
 
 static void set_number(const char *argument, double low, double high, double *target) {
   double value;
-  if (str_to_double(str_trim(str_of(argument)), &value) && value >= low && value <= high) *target = value;
-  else fprintf(stderr, "give a number from %g to %g\n", low, high);
+  if (str_to_double(str_trim(str_of(argument)), &value) && value >= low && value <= high)
+    *target = value;
+  else
+    fprintf(stderr, "give a number from %g to %g\n", low, high);
 }
 static void command_temp(struct talk *t, const char *argument) {
   set_number(argument, 0, 100, &t->options->temperature);
@@ -202,7 +210,8 @@ static void command_help(struct talk *t, const char *argument) {
   (void)t, (void)argument;
   for (size_t i = 0; i < COUNT_OF(talk_commands); i++)
     fprintf(stderr, "  %-8s %s\n", talk_commands[i].name, talk_commands[i].help);
-  fprintf(stderr, "  \"\"\"      begins and ends an entry of several lines; Ctrl-C stops an answer\n");
+  fprintf(stderr,
+          "  \"\"\"      begins and ends an entry of several lines; Ctrl-C stops an answer\n");
 }
 
 // False when the conversation is over.
@@ -229,13 +238,15 @@ static void show(void *context, struct str text) {
   buffer_add_str(&t->answer, text);
 }
 
-// The messages the model sees: all, or without the oldest exchanges when they do not fit; *dropped counts them.
+// The messages the model sees: all, or without the oldest exchanges when they do not fit; *dropped
+// counts them.
 static bool encode_fitting(struct talk *t, struct token_list *ids, int *dropped, struct error *e) {
   int context = engine_context(t->runtime->engine);
   int64_t wanted = t->options->max_tokens ? t->options->max_tokens : context / 4;
   int room = context - (int)(wanted < context / 2 ? wanted : context / 2);
   json_t *view = json_copy(t->messages);
-  bool has_system = strcmp(json_string_value(json_object_get(json_array_get(view, 0), "role")), "system") == 0;
+  bool has_system =
+      strcmp(json_string_value(json_object_get(json_array_get(view, 0), "role")), "system") == 0;
   bool done;
   for (*dropped = 0;; ++*dropped) {
     ids->count = 0;
@@ -256,7 +267,8 @@ static void answer(struct talk *t, struct str entry) {
   generate_add_message(t->messages, "user", entry);
   t->answer.length = 0;
   bool encoded = encode_fitting(t, &ids, &dropped, &e);
-  if (dropped) fprintf(stderr, "(the context is full: the first %d exchanges are left out)\n", dropped);
+  if (dropped)
+    fprintf(stderr, "(the context is full: the first %d exchanges are left out)\n", dropped);
   bool done = encoded && generate_text(t->runtime->engine, &ids, t->options, show, t, &t->last, &e);
   printf("\n");
   if (!done && e.kind != ERROR_CANCELLED) {
@@ -276,13 +288,16 @@ static void converse(struct talk *t) {
     if (!read_entry(t, &entry)) break;
     struct str text = str_trim(buffer_str(&entry));
     if (!text.length) continue;
-    if (text.data[0] == '/') more = obey(t, text.data);
-    else answer(t, text);
+    if (text.data[0] == '/')
+      more = obey(t, text.data);
+    else
+      answer(t, text);
   }
   buffer_clear(&entry);
 }
 
-bool cli_chat(const struct cli_runtime *runtime, struct generate_options *options, struct error *e) {
+bool cli_chat(const struct cli_runtime *runtime, struct generate_options *options,
+              struct error *e) {
   struct talk t = {.runtime = runtime, .options = options, .terminal = isatty(STDIN_FILENO) == 1};
   t.chat = chat_new(runtime->model, e);
   if (!t.chat) return false;
@@ -290,7 +305,8 @@ bool cli_chat(const struct cli_runtime *runtime, struct generate_options *option
   forget(&t);
   if (t.terminal) {
     open_editor(&t);
-    fprintf(stderr, "%s on %d threads. Ctrl-C stops an answer, /help shows more, Ctrl-D leaves.\n\n",
+    fprintf(stderr,
+            "%s on %d threads. Ctrl-C stops an answer, /help shows more, Ctrl-D leaves.\n\n",
             runtime->name, pool_threads(runtime->pool));
   }
   converse(&t);

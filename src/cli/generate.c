@@ -56,8 +56,8 @@ static void fill_result(const struct engine_event *end, struct generate_result *
 
 // Reads events until the end; false when the user interrupted or the engine failed.
 static bool consume(struct engine *engine, struct engine_stream *stream,
-                    void (*show)(void *context, struct str text), void *context, struct generate_result *result,
-                    struct error *e) {
+                    void (*show)(void *context, struct str text), void *context,
+                    struct generate_result *result, struct error *e) {
   struct engine_event event;
   int tokens = 0;
   while (!interrupted) {
@@ -76,9 +76,10 @@ static bool consume(struct engine *engine, struct engine_stream *stream,
   return error_set(e, ERROR_CANCELLED, "stopped by Ctrl-C");
 }
 
-bool generate_text(struct engine *engine, const struct token_list *prompt, const struct generate_options *options,
-                   void (*show)(void *context, struct str text), void *context, struct generate_result *result,
-                   struct error *e) {
+bool generate_text(struct engine *engine, const struct token_list *prompt,
+                   const struct generate_options *options,
+                   void (*show)(void *context, struct str text), void *context,
+                   struct generate_result *result, struct error *e) {
   struct str stop = str_of(options->stop);
   struct engine_request request = {.prompt = prompt->ids,
                                    .prompt_count = (int)prompt->count,
@@ -112,8 +113,10 @@ void generate_print_figures(const struct generate_result *r) {
 static void add_clean(struct buffer *out, struct str s) {
   for (size_t at = 0; at < s.length;) {
     int n = str_utf8_length(s, at);
-    if (n) buffer_add(out, s.data + at, (size_t)n);
-    else buffer_add_text(out, "\xEF\xBF\xBD");
+    if (n)
+      buffer_add(out, s.data + at, (size_t)n);
+    else
+      buffer_add_text(out, "\xEF\xBF\xBD");
     at += n ? (size_t)n : 1;
   }
 }
@@ -126,7 +129,8 @@ void generate_add_message(json_t *messages, const char *role, struct str content
   buffer_clear(&clean);
 }
 
-bool generate_encode_chat(const struct chat *chat, json_t *messages, struct token_list *ids, struct error *e) {
+bool generate_encode_chat(const struct chat *chat, json_t *messages, struct token_list *ids,
+                          struct error *e) {
   const struct world *world = world_real();
   json_t *variables = json_pack("{s:O,s:b}", "messages", messages, "add_generation_prompt", 1);
   bool done = chat_encode(chat, variables, world->wall_ms(world->context), ids, e);

