@@ -51,7 +51,7 @@ foreach(source IN LISTS fuzz_sources)
   string(REGEX REPLACE "^fuzz_" "" name ${name})
   add_executable(replay_${name} ${source} test/support/replay_main.c)
   target_include_directories(replay_${name} PRIVATE test)
-  target_link_libraries(replay_${name} PRIVATE motley_all)
+  target_link_libraries(replay_${name} PRIVATE $<TARGET_NAME_IF_EXISTS:test_support> motley_all)
   add_test(NAME replay.${name} COMMAND replay_${name} test/fuzz/corpus/${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   list(APPEND all_tests replay.${name})
