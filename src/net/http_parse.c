@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// http_parse.c: bytes in, one request at a time out.  No sockets and no clock: a function of the bytes alone.
+// http_parse.c: bytes in, one request at a time out.  No sockets and no clock: a function of the
+// bytes alone.
 //
-//   bytes ──▶ head: lines cut and checked here ──▶ llhttp, once, over the whole head ──▶ body by llhttp ──▶ done
+//   bytes ──▶ head: lines cut and checked here ──▶ llhttp, once, over the whole head ──▶ body by
+//   llhttp ──▶ done
 //
-// The head is gathered whole before llhttp sees it.  That costs one copy of a few hundred bytes and buys three
-// things: the request line and headers lie in one piece, so headers are looked up in place and nothing is stored
-// for them; bytes that arrive one by one cost no more than together; and every line is checked for what request
-// smuggling lives on (a bare CR or LF, folded lines, control bytes, a second Host) before any of it has meaning.
+// The head is gathered whole before llhttp sees it.  That costs one copy of a few hundred bytes and
+// buys three things: the request line and headers lie in one piece, so headers are looked up in
+// place and nothing is stored for them; bytes that arrive one by one cost no more than together;
+// and every line is checked for what request smuggling lives on (a bare CR or LF, folded lines,
+// control bytes, a second Host) before any of it has meaning.
 //
-// Refused here, with the status the client gets: 400 malformed, 411 no length for a method that has a body,
-// 413 body too large, 417 unknown expectation, 431 head too large, 501 transfer codings and CONNECT, 505 versions.
+// Refused here, with the status the client gets: 400 malformed, 411 no length for a method that has
+// a body, 413 body too large, 417 unknown expectation, 431 head too large, 501 transfer codings and
+// CONNECT, 505 versions.
 
 #include <string.h>
 #include <strings.h>
 
 #include "net/internal.h"
 
-#define BLANK_LINES_MAX 8                     // before a request line; RFC 9112 wants at least one ignored
+#define BLANK_LINES_MAX 8  // before a request line; RFC 9112 wants at least one ignored
 #define HEADER_LINES_MAX 128
-#define FRAMING_BYTES_MAX (64u << 10)         // of chunk sizes, extensions and trailers, beside
-#define FRAMING_BYTES_PER_BODY_BYTE 8         // … what honest one-byte chunks need
+#define FRAMING_BYTES_MAX (64u << 10)  // of chunk sizes, extensions and trailers, beside
+#define FRAMING_BYTES_PER_BODY_BYTE 8  // … what honest one-byte chunks need
 
 static const struct net_refusal refusal_unknown = {400, "bad_request", "the request is malformed"};
 
@@ -31,7 +35,9 @@ static void refuse(struct net_parser *p, int status, const char *code, const cha
   p->refusal = (struct net_refusal){status, code, text};
 }
 
-static void refuse_bad(struct net_parser *p, const char *text) { refuse(p, 400, "bad_request", text); }
+static void refuse_bad(struct net_parser *p, const char *text) {
+  refuse(p, 400, "bad_request", text);
+}
 
 // ---- what llhttp says, in words
 
@@ -39,8 +45,10 @@ static const struct {
   int error;
   struct net_refusal refusal;
 } refusals[] = {
-    {HPE_INVALID_METHOD, {400, "bad_request", "the request line does not begin with a known method"}},
-    {HPE_INVALID_URL, {400, "bad_request", "the path in the request line has a character that must be encoded"}},
+    {HPE_INVALID_METHOD,
+     {400, "bad_request", "the request line does not begin with a known method"}},
+    {HPE_INVALID_URL,
+     {400, "bad_request", "the path in the request line has a character that must be encoded"}},
     {HPE_INVALID_CONSTANT, {400, "bad_request", "the request line does not end in HTTP/1.1"}},
     {HPE_INVALID_VERSION,
      {505, "unsupported_version", "this server speaks HTTP/1.1 and HTTP/1.0 only"}},
@@ -73,7 +81,8 @@ static bool header_value(struct str line, struct str name, struct str *value) {
   return true;
 }
 
-// Steps through the lines of the head; *at starts at 0 and the first line given is the request line.
+// Steps through the lines of the head; *at starts at 0 and the first line given is the request
+// line.
 static bool next_line(struct str head, size_t *at, struct str *line) {
   const char *start = head.data + *at, *end = memchr(start, '\n', head.length - *at);
   if (!end || end - start < 2) return false;
@@ -138,7 +147,8 @@ static bool is_clean_text(struct str s) {
   return true;
 }
 
-// The request target is "/path?query", "http://host/path?query" or "*" (OPTIONS), which becomes "/".
+// The request target is "/path?query", "http://host/path?query" or "*" (OPTIONS), which becomes
+// "/".
 static bool split_target(struct net_parser *p) {
   struct str url = {p->head.data + p->url_start, p->url_length};
   size_t at = 0;
@@ -195,11 +205,13 @@ static bool check_body_headers(struct net_parser *p) {
   int codings = find_header(p, "transfer-encoding", &coding);
   bool sized = p->llhttp.flags & F_CONTENT_LENGTH;
   if (codings && (codings > 1 || !is_word(coding, "chunked")))
-    refuse(p, 501, "unsupported_transfer_coding", "the only Transfer-Encoding understood is chunked");
+    refuse(p, 501, "unsupported_transfer_coding",
+           "the only Transfer-Encoding understood is chunked");
   else if (codings && p->http10)
     refuse_bad(p, "HTTP/1.0 has no Transfer-Encoding");
   else if (!codings && !sized && method_needs_body(p->llhttp.method))
-    refuse(p, 411, "length_required", "a request with a body needs Content-Length or chunked coding");
+    refuse(p, 411, "length_required",
+           "a request with a body needs Content-Length or chunked coding");
   else if (sized && p->llhttp.content_length > p->limits->body_bytes)
     refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
   else if (!codings && p->llhttp.content_length == 0)
@@ -261,7 +273,8 @@ static size_t execute(struct net_parser *p, const char *data, size_t length) {
 
 static const char *line_fault(struct str line) {
   if (line.length < 2 || line.data[line.length - 2] != '\r') return "a line ends in LF without CR";
-  if (line.data[0] == ' ' || line.data[0] == '\t') return "a header line is folded or begins with a space";
+  if (line.data[0] == ' ' || line.data[0] == '\t')
+    return "a header line is folded or begins with a space";
   for (size_t i = 0; i + 2 < line.length; i++) {
     unsigned char c = (unsigned char)line.data[i];
     if ((c < 0x20 && c != '\t') || c == 0x7F) return "a header line has a control character in it";

@@ -97,7 +97,8 @@ void net_response_write_refusal(const struct net_refusal *r, bool with_body, uin
                                 struct buffer *out) {
   struct buffer body = {0};
   const char *type = r->status >= 500 ? "server_error" : "invalid_request_error";
-  buffer_print(&body, "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}\n",
+  buffer_print(&body,
+               "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}\n",
                r->text, type, r->code);
   struct net_head head = {.status = r->status,
                           .headers = r->status == 503

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loop.c: one thread that waits for descriptors, timers and posted calls, and runs what they ask for.
+// loop.c: one thread that waits for descriptors, timers and posted calls, and runs what they ask
+// for.
 //
 // One turn of the loop:
 //
@@ -8,11 +9,11 @@
 //       ▲                                                                            │
 //       └── sleeps until the next timer, a descriptor, or the wake-up eventfd ◀──────┘
 //
-// Timers sit in a binary heap ordered by (deadline, order of setting), each knowing its place, so setting and
-// cancelling cost O(log n) and equal deadlines fire in order: a run under a simulated world replays exactly.
-// Posts are a vector under a lock; the loop swaps it out whole.  Tasks are a list touched by the loop's thread only.
-// Events of one epoll_wait may belong to watches that an earlier event of the same batch removed; removal therefore
-// blanks them in the batch.
+// Timers sit in a binary heap ordered by (deadline, order of setting), each knowing its place, so
+// setting and cancelling cost O(log n) and equal deadlines fire in order: a run under a simulated
+// world replays exactly. Posts are a vector under a lock; the loop swaps it out whole.  Tasks are a
+// list touched by the loop's thread only. Events of one epoll_wait may belong to watches that an
+// earlier event of the same batch removed; removal therefore blanks them in the batch.
 
 #include <errno.h>
 #include <limits.h>
@@ -74,7 +75,8 @@ void net_watch_change(struct net_loop *l, struct net_watch *w, uint32_t events) 
   struct epoll_event event = {.events = events, .data.ptr = w};
   if (w->events == events) return;
   w->events = events;
-  epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, w->fd, &event);  // cannot fail for a descriptor that is there
+  epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, w->fd,
+            &event);  // cannot fail for a descriptor that is there
 }
 
 void net_watch_remove(struct net_loop *l, struct net_watch *w) {
@@ -104,7 +106,8 @@ static void heap_put(struct net_loop *l, size_t place, struct net_timer *t) {
 
 static void heap_rise(struct net_loop *l, struct net_timer *t) {
   size_t at = t->place;
-  for (; at > 0 && timer_before(t, l->heap[(at - 1) / 2]); at = (at - 1) / 2) heap_put(l, at, l->heap[(at - 1) / 2]);
+  for (; at > 0 && timer_before(t, l->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    heap_put(l, at, l->heap[(at - 1) / 2]);
   heap_put(l, at, t);
 }
 
@@ -118,7 +121,8 @@ static void heap_sink(struct net_loop *l, struct net_timer *t) {
   heap_put(l, at, t);
 }
 
-struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *context), void *context) {
+struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *context),
+                                void *context) {
   struct net_timer *t = memory_new(sizeof *t);
   *t = (struct net_timer){.loop = l, .function = function, .context = context, .place = NOT_SET};
   return t;
@@ -135,6 +139,8 @@ void net_timer_cancel(struct net_timer *t) {
   }
   t->place = NOT_SET;
 }
+
+bool net_timer_is_set(const struct net_timer *t) { return t->place != NOT_SET; }
 
 void net_timer_set(struct net_timer *t, uint64_t delay_ms) {
   struct net_loop *l = t->loop;
@@ -155,7 +161,8 @@ void net_timer_free(struct net_timer *t) {
   memory_free(t);
 }
 
-// Timers set by a timer wait for the next turn even when already due, so that descriptors get their share.
+// Timers set by a timer wait for the next turn even when already due, so that descriptors get their
+// share.
 static void run_timers(struct net_loop *l) {
   uint64_t now = l->world->monotonic_ns(l->world->context), limit = l->timer_order;
   while (l->timers && l->heap[0]->deadline_ns <= now && l->heap[0]->order < limit) {
@@ -165,7 +172,8 @@ static void run_timers(struct net_loop *l) {
   }
 }
 
-// Milliseconds to sleep for epoll_wait, rounded up so that a timer is never found a little early; -1 = for ever.
+// Milliseconds to sleep for epoll_wait, rounded up so that a timer is never found a little early;
+// -1 = for ever.
 static int sleep_ms(const struct net_loop *l) {
   if (l->first) return 0;
   if (!l->timers) return -1;
@@ -179,7 +187,8 @@ static int sleep_ms(const struct net_loop *l) {
 
 void net_task_queue(struct net_loop *l, struct net_task *t) {
   if (t->queued) return;
-  *t = (struct net_task){.function = t->function, .context = t->context, .previous = l->last, .queued = true};
+  *t = (struct net_task){
+      .function = t->function, .context = t->context, .previous = l->last, .queued = true};
   if (l->last)
     l->last->next = t;
   else
@@ -246,7 +255,8 @@ static void run_posts(struct net_loop *l) {
   l->posted = l->running;
   l->running = taken;
   pthread_mutex_unlock(&l->lock);
-  for (size_t i = 0; i < l->running.count; i++) l->running.items[i].function(l->running.items[i].context);
+  for (size_t i = 0; i < l->running.count; i++)
+    l->running.items[i].function(l->running.items[i].context);
   l->running.count = 0;
 }
 
@@ -257,7 +267,8 @@ struct net_loop *net_loop_new(const struct world *world, struct error *e) {
   l->world = world ? world : world_real();
   pthread_mutex_init(&l->lock, NULL);
   l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  l->wake = (struct net_watch){.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .ready = woken, .context = l};
+  l->wake = (struct net_watch){
+      .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .ready = woken, .context = l};
   if (l->epoll_fd < 0 || l->wake.fd < 0 || !net_watch_add(l, &l->wake, EPOLLIN)) {
     error_set_errno(e, errno, "cannot create an event loop");
     net_loop_free(l);
