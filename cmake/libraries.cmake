@@ -17,6 +17,7 @@ find_static(TINFO_LIBRARY tinfo)
 
 add_library(llhttp STATIC ${LLHTTP_SOURCES}/api.c ${LLHTTP_SOURCES}/http.c ${LLHTTP_SOURCES}/llhttp.c)
 target_compile_options(llhttp PRIVATE -w -O2)
+target_compile_definitions(llhttp PRIVATE LLHTTP_STRICT_MODE=1)
 target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_HEADERS})
 include_directories(SYSTEM ${LLHTTP_HEADERS})
 add_compile_definitions(PCRE2_CODE_UNIT_WIDTH=8)

@@ -104,6 +104,7 @@ void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int 
 //   K [kv_heads][head_dim][KERNEL_PAGE_TOKENS] f16   (transposed: a dimension's 16 keys together)
 //   V [kv_heads][KERNEL_PAGE_TOKENS][head_dim] f16
 #define KERNEL_PAGE_TOKENS 16
+#define KERNEL_HEAD_DIM_MAX 1024  // the caller refuses models beyond
 struct kernel_cache {
   int layers, kv_heads, head_dim;
   int pages;
