@@ -2,9 +2,10 @@
 //
 // gguf_value.c: typed readers of GGUF metadata.
 //
-// gguf.c has checked that every value lies inside the file, so nothing here can run out of bytes; what is checked
-// here is the type, the range and the number of elements.  Whole numbers may be stored in any of the eight integer
-// types, real ones as f32 or f64: writers disagree, and all of them mean the same number.
+// gguf.c has checked that every value lies inside the file, so nothing here can run out of bytes;
+// what is checked here is the type, the range and the number of elements.  Whole numbers may be
+// stored in any of the eight integer types, real ones as f32 or f64: writers disagree, and all of
+// them mean the same number.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,10 +27,20 @@ static bool wrong_type(const struct gguf_entry *v, const char *expected, struct 
 static bool is_integer(enum gguf_type t) { return t <= GGUF_I32 || t == GGUF_U64 || t == GGUF_I64; }
 static bool is_real(enum gguf_type t) { return t == GGUF_F32 || t == GGUF_F64; }
 
-// Element `index` of an integer value; a u64 beyond int64 becomes INT64_MAX, which no range here allows.
+// Element `index` of an integer value; a u64 beyond int64 becomes INT64_MAX, which no range here
+// allows.
 static int64_t integer_at(const struct gguf *g, const struct gguf_entry *v, uint64_t index) {
   const char *p = g->file.data + v->offset + index * number_bytes[v->items];
-  union { uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; uint64_t u64; int64_t i64; } n;
+  union {
+    uint8_t u8;
+    int8_t i8;
+    uint16_t u16;
+    int16_t i16;
+    uint32_t u32;
+    int32_t i32;
+    uint64_t u64;
+    int64_t i64;
+  } n;
   memcpy(&n, p, number_bytes[v->items]);
   switch (v->items) {
     case GGUF_U8: return n.u8;
@@ -68,8 +79,9 @@ bool model_gguf_int(const struct gguf *g, const char *key, int64_t low, int64_t 
     if (integer_at(g, v, i) != value) return differs(v, e);
   if (value < low || value > high)
     return error_set(e, ERROR_INPUT,
-                     "key \"%s\" is %" PRId64 " at byte %" PRIu64 ", but must lie in %" PRId64 "..%" PRId64, key,
-                     value, v->offset, low, high);
+                     "key \"%s\" is %" PRId64 " at byte %" PRIu64 ", but must lie in %" PRId64
+                     "..%" PRId64,
+                     key, value, v->offset, low, high);
   *out = value;
   return true;
 }
@@ -81,8 +93,8 @@ bool model_gguf_float(const struct gguf *g, const char *key, double low, double 
   if (!is_real(v->items) || v->count != 1) return wrong_type(v, "a real number", e);
   double value = real_at(g, v, 0);
   if (!(value >= low && value <= high))
-    return error_set(e, ERROR_INPUT, "key \"%s\" is %g at byte %" PRIu64 ", but must lie in %g..%g", key, value,
-                     v->offset, low, high);
+    return error_set(e, ERROR_INPUT, "key \"%s\" is %g at byte %" PRIu64 ", but must lie in %g..%g",
+                     key, value, v->offset, low, high);
   *out = value;
   return true;
 }
@@ -114,12 +126,14 @@ bool model_gguf_string(const struct gguf *g, const char *key, struct str *out, s
   return true;
 }
 
-bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out, uint64_t *count, struct error *e) {
+bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out, uint64_t *count,
+                        struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
   *out = NULL;
   *count = 0;
   if (!v) return true;
-  if (v->type != GGUF_ARRAY || v->items != GGUF_STRING) return wrong_type(v, "an array of strings", e);
+  if (v->type != GGUF_ARRAY || v->items != GGUF_STRING)
+    return wrong_type(v, "an array of strings", e);
   struct str *texts = arena_new(&g->arena, v->count * sizeof *texts);
   uint64_t at = v->offset;
   for (uint64_t i = 0; i < v->count; i++) texts[i] = string_at(g, &at);
@@ -128,12 +142,14 @@ bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out,
   return true;
 }
 
-bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint64_t *count, struct error *e) {
+bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint64_t *count,
+                       struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
   *out = NULL;
   *count = 0;
   if (!v) return true;
-  if (v->type != GGUF_ARRAY || !is_real(v->items)) return wrong_type(v, "an array of real numbers", e);
+  if (v->type != GGUF_ARRAY || !is_real(v->items))
+    return wrong_type(v, "an array of real numbers", e);
   float *numbers = arena_new(&g->arena, v->count * sizeof *numbers);
   for (uint64_t i = 0; i < v->count; i++) {
     numbers[i] = (float)real_at(g, v, i);
@@ -145,17 +161,20 @@ bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint6
   return true;
 }
 
-bool model_gguf_ints(struct gguf *g, const char *key, const int32_t **out, uint64_t *count, struct error *e) {
+bool model_gguf_ints(struct gguf *g, const char *key, const int32_t **out, uint64_t *count,
+                     struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
   *out = NULL;
   *count = 0;
   if (!v) return true;
-  if (v->type != GGUF_ARRAY || !is_integer(v->items)) return wrong_type(v, "an array of whole numbers", e);
+  if (v->type != GGUF_ARRAY || !is_integer(v->items))
+    return wrong_type(v, "an array of whole numbers", e);
   int32_t *numbers = arena_new(&g->arena, v->count * sizeof *numbers);
   for (uint64_t i = 0; i < v->count; i++) {
     int64_t value = integer_at(g, v, i);
     if (value < INT32_MIN || value > INT32_MAX)
-      return error_set(e, ERROR_INPUT, "element %" PRIu64 " of \"%s\" is %" PRId64 ", which is too large", i, key,
+      return error_set(e, ERROR_INPUT,
+                       "element %" PRIu64 " of \"%s\" is %" PRId64 ", which is too large", i, key,
                        value);
     numbers[i] = (int32_t)value;
   }

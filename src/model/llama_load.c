@@ -2,15 +2,17 @@
 //
 // llama_load.c: from tensors in a file to a llama that is ready to run.
 //
-// Two passes over one table of slots.  Binding finds the tensor of every slot and checks type and shape, and that
-// no tensor is left without a slot (a left-over one, say a bias nobody adds, would mean wrong results).  Only then
-// loading packs the matrices and converts the vectors, so a file that cannot run is refused before any work.
+// Two passes over one table of slots.  Binding finds the tensor of every slot and checks type and
+// shape, and that no tensor is left without a slot (a left-over one, say a bias nobody adds, would
+// mean wrong results).  Only then loading packs the matrices and converts the vectors, so a file
+// that cannot run is refused before any work.
 //
-//   bound: [layer 0: q k v ... | layer 1: ... | ... | embedding final_norm classifier rope_divisors]
+//   bound: [layer 0: q k v ... | layer 1: ... | ... | embedding final_norm classifier
+//   rope_divisors]
 //
-// Memory: a packed matrix is about as big as its tensor.  Pages of the mapped file that were packed are given back
-// at once, so the resident size stays near the size of the weights; the embedding table stays mapped and is read a
-// row at a time.
+// Memory: a packed matrix is about as big as its tensor.  Pages of the mapped file that were packed
+// are given back at once, so the resident size stays near the size of the weights; the embedding
+// table stays mapped and is read a row at a time.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,12 +24,21 @@
 
 // ---------------------------------------------------------------------------------- the slots
 
-enum extent { ONE, WIDTH, QUERY, KEY, FFN, VOCABULARY, HALF_TURN, EXTENTS };  // sizes a shape is made of
+enum extent {
+  ONE,
+  WIDTH,
+  QUERY,
+  KEY,
+  FFN,
+  VOCABULARY,
+  HALF_TURN,
+  EXTENTS
+};  // sizes a shape is made of
 
 struct slot {
-  const char *name;    // behind "blk.N." for layers
-  size_t at;           // in struct llama_layer: a kernel_weight, or a float * when rows is ONE
-  enum extent rows;    // ONE = a vector
+  const char *name;  // behind "blk.N." for layers
+  size_t at;         // in struct llama_layer: a kernel_weight, or a float * when rows is ONE
+  enum extent rows;  // ONE = a vector
   enum extent columns;
   bool optional;
 };
@@ -64,8 +75,13 @@ static const struct slot global_slots[GLOBAL_SLOTS] = {
 
 static void measure(const struct llama_settings *s, uint64_t extents[EXTENTS]) {
   const struct model_config *c = &s->config;
-  const int values[EXTENTS] = {1, c->width, c->heads * c->head_dim, c->kv_heads * c->head_dim, c->ffn_width,
-                               c->vocabulary, s->rope.rotated / 2};
+  const int values[EXTENTS] = {1,
+                               c->width,
+                               c->heads * c->head_dim,
+                               c->kv_heads * c->head_dim,
+                               c->ffn_width,
+                               c->vocabulary,
+                               s->rope.rotated / 2};
   for (int i = 0; i < EXTENTS; i++) extents[i] = (uint64_t)values[i];
 }
 
@@ -82,7 +98,9 @@ static bool check_shape(const struct tensor *t, uint64_t rows, uint64_t columns,
   if (t->shape[0] == columns && t->shape[1] == rows && t->elements == rows * columns) return true;
   char shape[96];
   model_tensor_print_shape(t, shape);
-  return error_set(e, ERROR_INPUT, "tensor \"%s\" has the shape %s, but its settings ask for [%" PRIu64 ", %" PRIu64 "]",
+  return error_set(e, ERROR_INPUT,
+                   "tensor \"%s\" has the shape %s, but its settings ask for [%" PRIu64 ", %" PRIu64
+                   "]",
                    model_quote(t->name).text, shape, columns, rows);
 }
 
@@ -92,15 +110,18 @@ struct binder {
   bool *used;  // [tensors->count]
 };
 
-static bool bind_slot(struct binder *b, const struct slot *slot, const char *name, const struct tensor **out,
-                      struct error *e) {
+static bool bind_slot(struct binder *b, const struct slot *slot, const char *name,
+                      const struct tensor **out, struct error *e) {
   const struct tensor *t = model_tensor_find(b->tensors, name);
   enum kernel_dtype ignored;
   *out = t;
   if (!t && slot->optional) return true;
-  if (!t) return error_set(e, ERROR_INPUT, "the tensor \"%s\" is missing: the file is no complete llama", name);
+  if (!t)
+    return error_set(e, ERROR_INPUT, "the tensor \"%s\" is missing: the file is no complete llama",
+                     name);
   b->used[t - b->tensors->items] = true;
-  return check_shape(t, b->extents[slot->rows], b->extents[slot->columns], e) && model_tensor_dtype(t, &ignored, e);
+  return check_shape(t, b->extents[slot->rows], b->extents[slot->columns], e) &&
+         model_tensor_dtype(t, &ignored, e);
 }
 
 static bool bind_layer(struct binder *b, int layer, const struct tensor **out, struct error *e) {
@@ -113,25 +134,28 @@ static bool bind_layer(struct binder *b, int layer, const struct tensor **out, s
 }
 
 static bool ends_with(struct str s, struct str end) {
-  return s.length >= end.length && str_equal((struct str){s.data + s.length - end.length, end.length}, end);
+  return s.length >= end.length &&
+         str_equal((struct str){s.data + s.length - end.length, end.length}, end);
 }
 
 // Old converters stored the rotary frequencies themselves with every layer; they say nothing new.
 static bool is_harmless(const struct tensor *t) {
-  return ends_with(t->name, STR(".attn_rot_embd.weight")) || ends_with(t->name, STR(".attn_rot_embd"));
+  return ends_with(t->name, STR(".attn_rot_embd.weight")) ||
+         ends_with(t->name, STR(".attn_rot_embd"));
 }
 
 static bool refuse_unused(const struct binder *b, struct error *e) {
   for (size_t i = 0; i < b->tensors->count; i++)
     if (!b->used[i] && !is_harmless(&b->tensors->items[i]))
       return error_set(e, ERROR_UNSUPPORTED,
-                       "it has a tensor \"%s\", which a plain llama does not have; without it results would be wrong",
+                       "it has a tensor \"%s\", which a plain llama does not have; without it "
+                       "results would be wrong",
                        model_quote(b->tensors->items[i].name).text);
   return true;
 }
 
-bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s, struct arena *arena,
-                      struct llama_binding *out, struct error *e) {
+bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
+                      struct arena *arena, struct llama_binding *out, struct error *e) {
   struct binder b = {.tensors = t, .used = arena_new(arena, t->count * sizeof(bool))};
   size_t layers = (size_t)s->config.layers;
   out->bound = arena_new(arena, (layers * LAYER_SLOTS + GLOBAL_SLOTS) * sizeof *out->bound);
@@ -151,26 +175,31 @@ struct loader {
   bool release;
 };
 
-// Gives the whole pages inside the tensor's bytes back; touched again they are read from the file anew.
+// Gives the whole pages inside the tensor's bytes back; touched again they are read from the file
+// anew.
 static void release_pages(const struct loader *l, const struct tensor *t) {
   if (!l->release) return;
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uintptr_t begin = ((uintptr_t)t->data + page - 1) / page * page;
   uintptr_t end = ((uintptr_t)t->data + t->bytes) / page * page;
-  if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);  // advice: a refusal costs memory only
+  if (begin < end)
+    madvise((void *)begin, end - begin, MADV_DONTNEED);  // advice: a refusal costs memory only
 }
 
-static bool load_matrix(const struct loader *l, const struct tensor *t, struct kernel_weight *out, struct error *e) {
+static bool load_matrix(const struct loader *l, const struct tensor *t, struct kernel_weight *out,
+                        struct error *e) {
   enum kernel_dtype dtype;
   if (!model_tensor_dtype(t, &dtype, e)) return false;
-  if (!kernel_weight_pack(l->llama->kernel, dtype, (int64_t)t->shape[1], (int64_t)t->shape[0], t->data, out, e))
+  if (!kernel_weight_pack(l->llama->kernel, dtype, (int64_t)t->shape[1], (int64_t)t->shape[0],
+                          t->data, out, e))
     return error_prefix(e, "tensor \"%s\"", model_quote(t->name).text);
   release_pages(l, t);
   return true;
 }
 
 // A vector is an embedding table of one row, so the kernel converts it whatever its type.
-static bool load_vector(const struct loader *l, const struct tensor *t, float **out, struct error *e) {
+static bool load_vector(const struct loader *l, const struct tensor *t, float **out,
+                        struct error *e) {
   enum kernel_dtype dtype;
   if (!model_tensor_dtype(t, &dtype, e)) return false;
   *out = arena_new(&l->llama->arena, t->elements * sizeof **out);
@@ -178,12 +207,13 @@ static bool load_vector(const struct loader *l, const struct tensor *t, float **
   return true;
 }
 
-static bool load_layer(const struct loader *l, const struct tensor *const *bound, struct llama_layer *layer,
-                       struct error *e) {
+static bool load_layer(const struct loader *l, const struct tensor *const *bound,
+                       struct llama_layer *layer, struct error *e) {
   for (size_t i = 0; i < LAYER_SLOTS; i++) {
     if (!bound[i]) continue;
     void *field = (char *)layer + layer_slots[i].at;
-    if (!(layer_slots[i].rows == ONE ? load_vector(l, bound[i], field, e) : load_matrix(l, bound[i], field, e)))
+    if (!(layer_slots[i].rows == ONE ? load_vector(l, bound[i], field, e)
+                                     : load_matrix(l, bound[i], field, e)))
       return false;
   }
   return true;
@@ -195,8 +225,9 @@ static bool load_rope(const struct loader *l, const struct tensor *divisors, str
   if (divisors && !load_vector(l, divisors, &by, e)) return false;
   for (int i = 0; by && i < s->rotated / 2; i++)
     if (!(by[i] > 0 && isfinite(by[i])))
-      return error_set(e, ERROR_INPUT, "element %d of the tensor \"rope_freqs.weight\" is %g; it must be positive", i,
-                       (double)by[i]);
+      return error_set(e, ERROR_INPUT,
+                       "element %d of the tensor \"rope_freqs.weight\" is %g; it must be positive",
+                       i, (double)by[i]);
   float *inverse = arena_new(&l->llama->arena, (size_t)s->rotated / 2 * sizeof *inverse);
   model_rope_prepare(s, by, inverse, &l->llama->rope.magnitude);
   l->llama->rope.rotated = s->rotated;
@@ -204,14 +235,15 @@ static bool load_rope(const struct loader *l, const struct tensor *divisors, str
   return true;
 }
 
-static bool load_globals(const struct loader *l, const struct tensor *const *bound, struct error *e) {
+static bool load_globals(const struct loader *l, const struct tensor *const *bound,
+                         struct error *e) {
   struct llama *m = l->llama;
   const struct tensor *embedding = bound[EMBEDDING];
   const struct tensor *classifier = bound[CLASSIFIER] ? bound[CLASSIFIER] : embedding;
   m->embedding = embedding->data;
   return model_tensor_dtype(embedding, &m->embedding_type, e) &&
-         load_vector(l, bound[FINAL_NORM], &m->final_norm, e) && load_rope(l, bound[ROPE_DIVISORS], e) &&
-         load_matrix(l, classifier, &m->classifier, e);
+         load_vector(l, bound[FINAL_NORM], &m->final_norm, e) &&
+         load_rope(l, bound[ROPE_DIVISORS], e) && load_matrix(l, classifier, &m->classifier, e);
 }
 
 // ---------------------------------------------------------------------------------- scratch
@@ -220,11 +252,20 @@ static bool load_globals(const struct loader *l, const struct tensor *const *bou
 static bool reserve_scratch(struct llama *l, struct error *e) {
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
-  const size_t query = (size_t)c->heads * (size_t)c->head_dim, key = (size_t)c->kv_heads * (size_t)c->head_dim;
-  const struct { float **at; size_t columns; } parts[] = {
-      {&s->x, (size_t)c->width}, {&s->normed, (size_t)c->width}, {&s->q, query},
-      {&s->attended, query},     {&s->k, key},                   {&s->v, key},
-      {&s->gate, (size_t)c->ffn_width}, {&s->up, (size_t)c->ffn_width},
+  const size_t query = (size_t)c->heads * (size_t)c->head_dim,
+               key = (size_t)c->kv_heads * (size_t)c->head_dim;
+  const struct {
+    float **at;
+    size_t columns;
+  } parts[] = {
+      {&s->x, (size_t)c->width},
+      {&s->normed, (size_t)c->width},
+      {&s->q, query},
+      {&s->attended, query},
+      {&s->k, key},
+      {&s->v, key},
+      {&s->gate, (size_t)c->ffn_width},
+      {&s->up, (size_t)c->ffn_width},
   };
   size_t offsets[COUNT_OF(parts)], total = 0;
   for (size_t i = 0; i < COUNT_OF(parts); i++) {
@@ -234,7 +275,8 @@ static bool reserve_scratch(struct llama *l, struct error *e) {
   s->block = memory_try_big(total, "the activations of a model", e);
   if (!s->block) return false;
   s->block_bytes = total;
-  for (size_t i = 0; i < COUNT_OF(parts); i++) *parts[i].at = (float *)((char *)s->block + offsets[i]);
+  for (size_t i = 0; i < COUNT_OF(parts); i++)
+    *parts[i].at = (float *)((char *)s->block + offsets[i]);
   return true;
 }
 
@@ -248,14 +290,17 @@ static bool reserve_kernel(struct llama *l, struct error *e) {
 
 // ---------------------------------------------------------------------------------- the whole
 
-bool model_llama_load(struct llama *l, const struct llama_settings *s, const struct llama_binding *b,
-                      struct kernel_context *kernel, bool release, struct error *e) {
+bool model_llama_load(struct llama *l, const struct llama_settings *s,
+                      const struct llama_binding *b, struct kernel_context *kernel, bool release,
+                      struct error *e) {
   *l = (struct llama){.settings = *s, .kernel = kernel};
   struct loader loader = {l, release};
   int layers = s->config.layers;
   l->layers = arena_new(&l->arena, (size_t)layers * sizeof *l->layers);
-  bool done = reserve_scratch(l, e) && reserve_kernel(l, e) && load_globals(&loader, of_model(b, layers), e);
-  for (int i = 0; done && i < layers; i++) done = load_layer(&loader, of_layer(b, i), &l->layers[i], e);
+  bool done = reserve_scratch(l, e) && reserve_kernel(l, e) &&
+              load_globals(&loader, of_model(b, layers), e);
+  for (int i = 0; done && i < layers; i++)
+    done = load_layer(&loader, of_layer(b, i), &l->layers[i], e);
   if (!done) model_llama_clear(l);
   return done;
 }

@@ -2,8 +2,8 @@
 //
 // tensor.c: the names and sizes of ggml's tensor types, and looking tensors up.
 //
-// Motley computes with six of the types; it knows the names and block sizes of all, so that a file's layout can be
-// checked and a refusal can say what the file holds.
+// Motley computes with six of the types; it knows the names and block sizes of all, so that a
+// file's layout can be checked and a refusal can say what the file holds.
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -38,7 +38,8 @@ bool model_tensor_dtype(const struct tensor *t, enum kernel_dtype *out, struct e
   for (size_t i = 0; i < COUNT_OF(supported); i++)
     if (supported[i].number == t->type) return *out = supported[i].dtype, true;
   return error_set(e, ERROR_UNSUPPORTED,
-                   "tensor \"%s\" has the type %s; Motley computes with F32, F16, BF16, Q4_0, Q4_1 and Q8_0: take "
+                   "tensor \"%s\" has the type %s; Motley computes with F32, F16, BF16, Q4_0, Q4_1 "
+                   "and Q8_0: take "
                    "a file in one of those",
                    model_quote(t->name).text, model_tensor_type(t->type).name);
 }
@@ -58,7 +59,8 @@ void model_tensor_print_shape(const struct tensor *t, char out[96]) {
 struct model_quoted model_quote(struct str s) {
   struct model_quoted q;
   size_t n = s.length < 64 ? s.length : 64;
-  for (size_t i = 0; i < n; i++) q.text[i] = s.data[i] >= 0x20 && s.data[i] <= 0x7e ? s.data[i] : '?';
+  for (size_t i = 0; i < n; i++)
+    q.text[i] = s.data[i] >= 0x20 && s.data[i] <= 0x7e ? s.data[i] : '?';
   snprintf(q.text + n, sizeof q.text - n, "%s", n < s.length ? "..." : "");
   return q;
 }
