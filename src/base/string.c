@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // string.c: borrowed strings, UTF-8, numbers in text, and the growing buffer.
+//
+// UTF-8 is decoded strictly: what is cut short, longer than needed (C0 80 for NUL), a surrogate or
+// above 10FFFF is no character at all.  Numbers must fill the whole string.  A buffer doubles:
+// data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.
 
 #include <ctype.h>
 #include <errno.h>

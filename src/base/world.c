@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // world.c: the real world and the simulated one.
+//
+// Both are a table of functions.  The real one asks the system; the simulated one keeps its time
+// and its generator beside the table, so that two runs from one seed see the same world.
 
 #include <sys/random.h>
 #include <time.h>

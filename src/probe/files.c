@@ -73,7 +73,10 @@ static bool go_up(char *path) {
   while (length > 1 && path[length - 1] == '/') path[--length] = 0;
   if (!strcmp(path, "/") || !strcmp(path, ".")) return false;
   char *slash = strrchr(path, '/');
-  if (!slash) return strcpy(path, "."), true;
+  if (!slash) {
+    path[0] = '.', path[1] = 0;
+    return true;
+  }
   slash[slash == path] = 0;
   return true;
 }

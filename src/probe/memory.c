@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // memory.c: memory and load, from /proc and the control groups.
+//
+// Memory is the smaller of what the machine and what the process's control groups have; load is the
+// difference of two readings of counters that only grow (nearly: see `grown`).  What cannot be read
+// is 0.
 
 #include <string.h>
 
