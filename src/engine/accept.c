@@ -22,17 +22,16 @@ static void push(struct engine *en, struct sequence *s, const struct engine_even
 
 // ---- the end
 
-static double seconds(uint64_t from_ns, uint64_t to_ns) {
-  return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
-}
+static double seconds(uint64_t from_ns, uint64_t to_ns) { return (double)(to_ns - from_ns) / 1e9; }
 
+// A phase that was not reached took no time; one that was not left lasts until now.
 static void fill_times(const struct engine *en, const struct sequence *s, struct engine_event *event) {
   uint64_t now = en->world->monotonic_ns(en->world->context);
-  uint64_t admitted = s->admitted_ns ? s->admitted_ns : now;
-  uint64_t first = s->first_token_ns ? s->first_token_ns : now;
+  uint64_t admitted = s->admitted_ns == TIME_NEVER ? now : s->admitted_ns;
+  uint64_t first = s->first_token_ns == TIME_NEVER ? now : s->first_token_ns;
   event->queue_s = seconds(s->submitted_ns, admitted);
-  event->prefill_s = seconds(s->admitted_ns, first);
-  event->decode_s = seconds(s->first_token_ns, now);
+  event->prefill_s = seconds(admitted, first);
+  event->decode_s = seconds(first, now);
 }
 
 // The rest of the text.  Bytes that will never become a character may complete a stop string even now.
@@ -81,7 +80,7 @@ static bool pick(struct engine *en, struct sequence *s, const float *logits, str
 }
 
 static void take_token(struct engine *en, struct sequence *s, int32_t id) {
-  if (!s->first_token_ns) s->first_token_ns = en->world->monotonic_ns(en->world->context);
+  if (s->first_token_ns == TIME_NEVER) s->first_token_ns = en->world->monotonic_ns(en->world->context);
   s->tokens[s->count++] = id;
   s->generated++;
   en->generated_tokens++;

@@ -118,6 +118,8 @@ void engine_text_drop(struct held_text *t, size_t length);  // they were handed 
 
 // ---------------------------------------------------------------------------------------- sequences
 
+#define TIME_NEVER UINT64_MAX
+
 struct sequence {
   uint64_t arrival;              // order of submission; smaller = older
   struct engine_stream *stream;  // guarded by lock; NULL = the consumer is gone
@@ -142,7 +144,7 @@ struct sequence {
 
   struct detokenizer detokenizer;
   struct held_text held;
-  uint64_t submitted_ns, admitted_ns, first_token_ns;  // 0 = not yet
+  uint64_t submitted_ns, admitted_ns, first_token_ns;  // the world's clock; TIME_NEVER = not yet
 };
 // Copies the checked request.
 struct sequence *engine_sequence_new(const struct engine_request *r, int context);

@@ -37,8 +37,8 @@ static bool check_numbers(const struct engine_sampling *s, struct error *e) {
     float value;
     memcpy(&value, (const char *)s + r->offset, sizeof value);
     if (value >= r->low && value <= r->high && !(r->above && value == r->low)) continue;
-    return error_set(e, ERROR_INPUT, "%s: %g is out of range; choose a number %s %g, at most %g", r->name,
-                     (double)value, r->above ? "above" : "from", (double)r->low, (double)r->high);
+    return error_set(e, ERROR_INPUT, "%s: %g is out of range; choose a number %s %g and at most %g", r->name,
+                     (double)value, r->above ? "above" : "of at least", (double)r->low, (double)r->high);
   }
   if (s->top_k < 0) return error_set(e, ERROR_INPUT, "top_k: %d is negative; choose 0 (off) or more", s->top_k);
   return true;
@@ -125,6 +125,7 @@ struct sequence *engine_sequence_new(const struct engine_request *r, int context
   s->sampling = r->sampling;
   copy_lists(s, r);
   s->random = r->sampling.seed;
+  s->submitted_ns = s->admitted_ns = s->first_token_ns = TIME_NEVER;
   s->top_logprobs = r->top_logprobs;
   s->ignore_end = r->ignore_end;
   s->show_special = r->show_special;
