@@ -61,8 +61,9 @@ static inline int oracle_kept(const struct engine_sampling *s, const struct orac
   return kept;
 }
 
-static inline int32_t oracle_pick(const struct sampler_input *in, int vocabulary, uint64_t *random) {
-  static struct oracle_token t[ORACLE_VOCABULARY_MAX];
+// t: room for the vocabulary.
+static inline int32_t oracle_pick_in(const struct sampler_input *in, int vocabulary, uint64_t *random,
+                                     struct oracle_token *t) {
   for (int i = 0; i < vocabulary; i++) t[i] = (struct oracle_token){.id = i, .score = oracle_adjusted(in, i)};
   qsort(t, (size_t)vocabulary, sizeof *t, oracle_better);
   if (in->sampling->temperature == 0) return t[0].id;
@@ -75,6 +76,11 @@ static inline int32_t oracle_pick(const struct sampler_input *in, int vocabulary
   for (int i = 0; i < kept; i++)
     if ((sum += t[i].p) > u * total) return t[i].id;
   return t[kept - 1].id;
+}
+
+static inline int32_t oracle_pick(const struct sampler_input *in, int vocabulary, uint64_t *random) {
+  static struct oracle_token t[ORACLE_VOCABULARY_MAX];  // not for several threads
+  return oracle_pick_in(in, vocabulary, random, t);
 }
 
 // ---- text
