@@ -2,11 +2,12 @@
 //
 // fake_model.h: a model without weights that notices when the engine hands it a wrong page.
 //
-// Position p of a page holds {token, p, chain}, chain = mix(chain of p - 1, token).  Logits are a pure function of
-// the last chain, so of the whole history, as it is READ BACK through the pages of the span.  Whatever the engine
-// does with pages (sharing, eviction, preemption, chunks) must therefore leave the logits as if the sequence were
-// alone.  Before giving logits the fake recomputes the whole chain from the tokens stored, and it fills the rest of
-// a page it begins with rubbish, as recycled pages have.
+// Position p of a page holds {token, p, chain}, chain = mix(chain of p - 1, token).  Logits are a
+// pure function of the last chain, so of the whole history, as it is READ BACK through the pages of
+// the span.  Whatever the engine does with pages (sharing, eviction, preemption, chunks) must
+// therefore leave the logits as if the sequence were alone.  Before giving logits the fake
+// recomputes the whole chain from the tokens stored, and it fills the rest of a page it begins with
+// rubbish, as recycled pages have.
 //
 // Text: token 0 ends; 1.. are short pieces, among them halves of a two-byte character.
 #pragma once
@@ -42,7 +43,8 @@ static inline void fake_logits(uint64_t chain, int vocabulary, float *logits) {
   }
 }
 
-static inline struct fake_slot *fake_slot_at(const struct kernel_cache *cache, const int32_t *pages, int p) {
+static inline struct fake_slot *fake_slot_at(const struct kernel_cache *cache, const int32_t *pages,
+                                             int p) {
   int32_t page = pages[p / KERNEL_PAGE_TOKENS];
   if (page < 0 || page >= cache->pages) abort();
   struct fake_slot *slots = (void *)(cache->base + (size_t)page * cache->page_bytes);
@@ -54,7 +56,8 @@ static inline void fake_store(struct fake_model *m, const struct kernel_cache *c
   struct fake_slot *slot = fake_slot_at(cache, span->pages, p);
   if (p % KERNEL_PAGE_TOKENS == 0) memset(slot, 0xAB, cache->page_bytes);
   const struct fake_slot *before = p ? fake_slot_at(cache, span->pages, p - 1) : NULL;
-  if (before && before->position != p - 1) m->broken = "the position before a new token was not computed";
+  if (before && before->position != p - 1)
+    m->broken = "the position before a new token was not computed";
   *slot = (struct fake_slot){id, p, fake_mix(before ? before->chain : 7, id)};
 }
 
@@ -64,7 +67,8 @@ static inline uint64_t fake_read_back(struct fake_model *m, const struct kernel_
   for (int p = 0; p <= last; p++) {
     const struct fake_slot *slot = fake_slot_at(cache, span->pages, p);
     chain = fake_mix(chain, slot->id);
-    if (slot->position != p || slot->chain != chain) m->broken = "a page holds another sequence's tokens";
+    if (slot->position != p || slot->chain != chain)
+      m->broken = "a page holds another sequence's tokens";
   }
   return chain;
 }
@@ -72,18 +76,20 @@ static inline uint64_t fake_read_back(struct fake_model *m, const struct kernel_
 static inline void fake_check_batch(struct fake_model *m, const struct model_batch *b) {
   int next = 0, last = -1;
   for (int i = 0; i < b->span_count; i++) {
-    if (b->spans[i].first != next || b->spans[i].count < 1) m->broken = "spans do not cover the batch";
+    if (b->spans[i].first != next || b->spans[i].count < 1)
+      m->broken = "spans do not cover the batch";
     next += b->spans[i].count;
   }
   if (next != b->tokens || b->tokens > MODEL_BATCH_MAX) m->broken = "spans and tokens differ";
   for (int i = 0; i < b->output_count; i++) {
-    if (b->outputs[i] <= last || b->outputs[i] >= b->tokens) m->broken = "outputs are not ascending";
+    if (b->outputs[i] <= last || b->outputs[i] >= b->tokens)
+      m->broken = "outputs are not ascending";
     last = b->outputs[i];
   }
 }
 
-static inline void fake_forward(void *context, const struct kernel_cache *cache, const struct model_batch *b,
-                                float *logits) {
+static inline void fake_forward(void *context, const struct kernel_cache *cache,
+                                const struct model_batch *b, float *logits) {
   struct fake_model *m = context;
   fake_check_batch(m, b);
   m->forwards++;
@@ -117,7 +123,8 @@ static inline struct str fake_piece(int32_t id) {
   return str_of(pieces[id % (int)COUNT_OF(pieces)]);
 }
 
-// Bytes to whole characters: what is no character in the end becomes U+FFFD.  Only 0xC3 ever waits for more.
+// Bytes to whole characters: what is no character in the end becomes U+FFFD.  Only 0xC3 ever waits
+// for more.
 static inline void fake_feed(struct detokenizer *d, struct str bytes, struct buffer *out) {
   char text[16];
   memcpy(text, d->pending, (size_t)d->pending_length);
@@ -137,8 +144,8 @@ static inline void fake_feed(struct detokenizer *d, struct str bytes, struct buf
   }
 }
 
-static inline void fake_detokenize(void *context, struct detokenizer *d, int32_t id, bool show_special,
-                                   struct buffer *out) {
+static inline void fake_detokenize(void *context, struct detokenizer *d, int32_t id,
+                                   bool show_special, struct buffer *out) {
   (void)context;
   (void)show_special;
   fake_feed(d, fake_piece(id), out);

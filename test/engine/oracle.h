@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// oracle.h: what the engine must give, the slow and obvious way: one request alone, no pages, no batch, full sorts
-// in double, text looked at as a whole.
+// oracle.h: what the engine must give, the slow and obvious way: one request alone, no pages, no
+// batch, full sorts in double, text looked at as a whole.
 #pragma once
 
 #include <math.h>
@@ -49,7 +49,8 @@ static inline float oracle_adjusted(const struct sampler_input *in, int32_t id) 
 }
 
 // How many of the best tokens all filters keep; t is sorted, its p are set.
-static inline int oracle_kept(const struct engine_sampling *s, const struct oracle_token *t, int count) {
+static inline int oracle_kept(const struct engine_sampling *s, const struct oracle_token *t,
+                              int count) {
   int kept = s->top_k && s->top_k < count ? s->top_k : count;
   double total = 0, sum = 0;
   for (int i = 0; i < kept; i++) total += t[i].p;
@@ -62,9 +63,10 @@ static inline int oracle_kept(const struct engine_sampling *s, const struct orac
 }
 
 // t: room for the vocabulary.
-static inline int32_t oracle_pick_in(const struct sampler_input *in, int vocabulary, uint64_t *random,
-                                     struct oracle_token *t) {
-  for (int i = 0; i < vocabulary; i++) t[i] = (struct oracle_token){.id = i, .score = oracle_adjusted(in, i)};
+static inline int32_t oracle_pick_in(const struct sampler_input *in, int vocabulary,
+                                     uint64_t *random, struct oracle_token *t) {
+  for (int i = 0; i < vocabulary; i++)
+    t[i] = (struct oracle_token){.id = i, .score = oracle_adjusted(in, i)};
   qsort(t, (size_t)vocabulary, sizeof *t, oracle_better);
   if (in->sampling->temperature == 0) return t[0].id;
   for (int i = 0; i < vocabulary; i++)
@@ -78,7 +80,8 @@ static inline int32_t oracle_pick_in(const struct sampler_input *in, int vocabul
   return t[kept - 1].id;
 }
 
-static inline int32_t oracle_pick(const struct sampler_input *in, int vocabulary, uint64_t *random) {
+static inline int32_t oracle_pick(const struct sampler_input *in, int vocabulary,
+                                  uint64_t *random) {
   static struct oracle_token t[ORACLE_VOCABULARY_MAX];  // not for several threads
   return oracle_pick_in(in, vocabulary, random, t);
 }
@@ -116,8 +119,8 @@ static inline void oracle_text(const int32_t *ids, int count, bool all, struct b
   if (all) fake_flush(NULL, &d, out);
 }
 
-static inline enum engine_finish oracle_generate(const struct engine_request *r, int context, int vocabulary,
-                                                 struct oracle_answer *a) {
+static inline enum engine_finish oracle_generate(const struct engine_request *r, int context,
+                                                 int vocabulary, struct oracle_answer *a) {
   static int32_t tokens[FAKE_POSITIONS];
   static float logits[ORACLE_VOCABULARY_MAX];
   int count = r->prompt_count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_engine.c: the contract of engine.h piece by piece, on the fake model: refusals, options, streams, sharing,
-// preemption, figures, the end.
+// test_engine.c: the contract of engine.h piece by piece, on the fake model: refusals, options,
+// streams, sharing, preemption, figures, the end.
 
 #include "support/check.h"
 
@@ -55,7 +55,8 @@ static struct engine_stream *submit(struct engine *en, struct engine_request r) 
 }
 
 // Steps until the stream ends; returns its tokens' count and the last event.
-static int drain(struct engine *en, struct engine_stream *s, int32_t *ids, struct engine_event *end) {
+static int drain(struct engine *en, struct engine_stream *s, int32_t *ids,
+                 struct engine_event *end) {
   for (int count = 0;;) {
     if (!engine_stream_next(s, end)) {
       assert_true(engine_step(en));
@@ -155,7 +156,8 @@ static void bad_requests_name_the_field(void **state) {
     struct error e = {0};
     assert_null(engine_submit(en, &r, NULL, NULL, &e));
     assert_int_equal(e.kind, ERROR_INPUT);
-    if (!strstr(e.text, refusals[i].says)) fail_msg("\"%s\" lacks \"%s\"", e.text, refusals[i].says);
+    if (!strstr(e.text, refusals[i].says))
+      fail_msg("\"%s\" lacks \"%s\"", e.text, refusals[i].says);
   }
   struct engine_stats stats;
   engine_stats_read(en, &stats);
@@ -167,7 +169,8 @@ static void bad_requests_name_the_field(void **state) {
 static void full_queue_is_busy(void **state) {
   (void)state;
   struct fixture f;
-  struct engine *en = start(&f, (struct engine_options){.context = 64, .sequences = 1, .queue = 2}, 8);
+  struct engine *en =
+      start(&f, (struct engine_options){.context = 64, .sequences = 1, .queue = 2}, 8);
   int32_t ids[64];
   struct engine_request r = greedy(prompt_of(ids, 5), 5, 3);
   struct engine_stream *s[3];
@@ -205,7 +208,10 @@ static void options_fit_each_other(void **state) {
       {{.context = 5000}, 64u << 20, {0}, "context: 5000"},
       {{.context = 1}, 64u << 20, {0}, "context: 1 "},
       {{.sequences = -1}, 64u << 20, {0}, "sequences: -1"},
-      {{.sequences = 20, .step_tokens = 8}, 64u << 20, {0}, "step_tokens: 8 is less than sequences (20)"},
+      {{.sequences = 20, .step_tokens = 8},
+       64u << 20,
+       {0},
+       "step_tokens: 8 is less than sequences (20)"},
       {{.step_tokens = 513}, 64u << 20, {0}, "step_tokens: 513"},
       {{.queue = -2}, 64u << 20, {0}, "queue: -2"},
   };
@@ -213,7 +219,8 @@ static void options_fit_each_other(void **state) {
     struct engine_limits l = {0};
     struct error e = {0};
     b.memory_available = cases[i].memory;
-    assert_int_equal(engine_limits_resolve(&b, &cases[i].options, &l, &e), cases[i].limits.pages > 0);
+    assert_int_equal(engine_limits_resolve(&b, &cases[i].options, &l, &e),
+                     cases[i].limits.pages > 0);
     assert_memory_equal(&l, &cases[i].limits, sizeof l);
     if (!strstr(e.text, cases[i].says)) fail_msg("\"%s\" lacks \"%s\"", e.text, cases[i].says);
   }
@@ -324,7 +331,8 @@ static void an_answer_is_a_prefix_too(void **state) {
   engine_free(en);
 }
 
-// Pages with the same hash but other tokens are not mixed up: a table of one bucket puts all into one chain.
+// Pages with the same hash but other tokens are not mixed up: a table of one bucket puts all into
+// one chain.
 static void tokens_are_compared_not_hashes(void **state) {
   (void)state;
   struct page_pool p;
@@ -352,7 +360,8 @@ static void oldest_prefixes_are_evicted_first(void **state) {
   struct engine_event end;
   int32_t ids[64], out[64];
   static const struct {
-    int family, cached;  // prompts of 33 tokens: two full pages and one more; of a prefix its end goes first
+    int family, cached;  // prompts of 33 tokens: two full pages and one more; of a prefix its end
+                         // goes first
   } turns[] = {{1, 0}, {2, 0}, {1, 32}, {3, 0}, {1, 32}, {2, 16}};
   for (size_t i = 0; i < COUNT_OF(turns); i++) {
     for (int j = 0; j < 33; j++) ids[j] = turns[i].family;
@@ -374,7 +383,8 @@ static void decodes_go_on_beside_a_long_prompt(void **state) {
   engine_step(en);
   assert_true(engine_stream_next(talker, &event));
   struct engine_stream *reader = submit(en, greedy(prompt_of(ids, 600), 600, 5));
-  for (int i = 0; i < 37; i++) {  // 600 / 16 = 37.5 steps of prompt: each gives the talker one token
+  for (int i = 0; i < 37;
+       i++) {  // 600 / 16 = 37.5 steps of prompt: each gives the talker one token
     assert_true(engine_step(en));
     assert_true(engine_stream_next(talker, &event));
     assert_false(engine_stream_next(reader, &event));
@@ -450,7 +460,8 @@ static void stopping_ends_what_runs(void **state) {
   int calls = 0;
   struct error e;
   struct engine_request r = greedy(prompt_of(ids, 10), 10, 0);
-  struct engine_stream *running = submit(en, r), *waiting = engine_submit(en, &r, counts_calls, &calls, &e);
+  struct engine_stream *running = submit(en, r),
+                       *waiting = engine_submit(en, &r, counts_calls, &calls, &e);
   engine_step(en);
   engine_stop(en);
   struct engine_event event;
@@ -479,7 +490,8 @@ static void figures_tell_speed_and_forget_it(void **state) {
   assert_int_equal(stats.prompt_tokens, 100);
   assert_int_equal(stats.generated_tokens, 50);
   assert_int_equal(stats.steps, 50);
-  assert_true(fabs(stats.prefill_tok_s - 100 / 0.002) < 1);  // one pass of 100 tokens takes 2 ms there
+  assert_true(fabs(stats.prefill_tok_s - 100 / 0.002) <
+              1);  // one pass of 100 tokens takes 2 ms there
   double decode_s = 0.002 + 49 * 0.00101;
   assert_true(fabs(stats.decode_tok_s - 50 / decode_s) < 1);
   assert_true(fabs(end.prefill_s - 0.002) < 1e-9 && fabs(end.decode_s - 49 * 0.00101) < 1e-9);

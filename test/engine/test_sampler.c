@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_sampler.c: each step of sampling against full sorts in double (oracle.h), on random rows and on edges.
+// test_sampler.c: each step of sampling against full sorts in double (oracle.h), on random rows and
+// on edges.
 
 #include "support/check.h"
 
@@ -53,8 +54,10 @@ static void make_case(struct draw_case *c, int vocabulary, uint64_t *seed) {
     c->bias_values[i] = uniform(seed, -20, 10);
   }
   int count = 1 + below(seed, 63);
-  for (int i = 0; i < count; i++) c->tokens[i] = below(seed, below(seed, 2) ? 5 : vocabulary) % vocabulary;
-  c->in = (struct sampler_input){&c->sampling, c->logits, c->tokens, count, 1 + below(seed, count), -1};
+  for (int i = 0; i < count; i++)
+    c->tokens[i] = below(seed, below(seed, 2) ? 5 : vocabulary) % vocabulary;
+  c->in =
+      (struct sampler_input){&c->sampling, c->logits, c->tokens, count, 1 + below(seed, count), -1};
 }
 
 static void picks_what_full_sorts_pick(void **state) {
@@ -190,7 +193,8 @@ static void bad_rows_are_named(void **state) {
   engine_sampler_clear(&sampler);
 }
 
-// Extremes of temperature and of logits choose the best token, or any, but never crash or leave the vocabulary.
+// Extremes of temperature and of logits choose the best token, or any, but never crash or leave the
+// vocabulary.
 static void extremes_stay_inside(void **state) {
   (void)state;
   static const float temperatures[] = {0, 1e-45f, 1e-30f, 1e-3f, 1000};
@@ -214,9 +218,12 @@ static void extremes_stay_inside(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(picks_what_full_sorts_pick),   cmocka_unit_test(draws_follow_the_probabilities),
-      cmocka_unit_test(logprobs_are_the_raw_softmax), cmocka_unit_test(fewer_tokens_than_alternatives),
-      cmocka_unit_test(bad_rows_are_named),           cmocka_unit_test(extremes_stay_inside),
+      cmocka_unit_test(picks_what_full_sorts_pick),
+      cmocka_unit_test(draws_follow_the_probabilities),
+      cmocka_unit_test(logprobs_are_the_raw_softmax),
+      cmocka_unit_test(fewer_tokens_than_alternatives),
+      cmocka_unit_test(bad_rows_are_named),
+      cmocka_unit_test(extremes_stay_inside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

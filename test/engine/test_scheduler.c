@@ -2,10 +2,11 @@
 //
 // test_scheduler.c: whatever happens around it, a request gets the tokens it gets alone.
 //
-// Method: a seed makes an engine (pages, places, step size, context all small) and a stream of requests with common
-// beginnings, random sampling and stop strings.  Requests arrive, consumers read now and then or not at all for a
-// while, some go away.  Each answer is compared with oracle.h's; the bookkeeping of pages is checked as we go and,
-// at the end, must show nothing but cached prefixes.
+// Method: a seed makes an engine (pages, places, step size, context all small) and a stream of
+// requests with common beginnings, random sampling and stop strings.  Requests arrive, consumers
+// read now and then or not at all for a while, some go away.  Each answer is compared with
+// oracle.h's; the bookkeeping of pages is checked as we go and, at the end, must show nothing but
+// cached prefixes.
 
 #include "support/check.h"
 
@@ -36,7 +37,8 @@ static void check_lru(const struct page_pool *p) {
 
 static void check_pages(const struct engine *en) {
   const struct page_pool *p = &en->pool;
-  int *uses = calloc((size_t)p->count, sizeof *uses), *children = calloc((size_t)p->count, sizeof *children);
+  int *uses = calloc((size_t)p->count, sizeof *uses),
+      *children = calloc((size_t)p->count, sizeof *children);
   int held = 0, private_pages = 0, free_pages = 0;
   count_uses(&en->running, uses);
   count_uses(&en->waiting, uses);
@@ -91,7 +93,8 @@ static int below(struct run *r, int n) { return (int)(random_next(&r->seed) % (u
 static void make_prompt(struct run *r, struct client *c, int most) {
   int length = 1 + below(r, most), family = below(r, 4), common = below(r, length + 1);
   for (int i = 0; i < length; i++)
-    c->prompt[i] = i < common ? 1 + (i * 7 + family * 3 + i / 9) % (VOCABULARY - 1) : below(r, VOCABULARY);
+    c->prompt[i] =
+        i < common ? 1 + (i * 7 + family * 3 + i / 9) % (VOCABULARY - 1) : below(r, VOCABULARY);
   c->request.prompt = c->prompt;
   c->request.prompt_count = length;
 }
@@ -116,18 +119,21 @@ static void make_sampling(struct run *r, struct client *c) {
   }
 }
 
-static const struct str stop_words[] = {{"stop", 4}, {"ab", 2}, {"aabb", 4}, {"é€", 5},          {"\nU:", 3},
-                                        {"ba c", 4}, {"a", 1},  {"bb\n", 3}, {"\xEF\xBF\xBD", 3}};
+static const struct str stop_words[] = {{"stop", 4}, {"ab", 2},   {"aabb", 4},
+                                        {"é€", 5},   {"\nU:", 3}, {"ba c", 4},
+                                        {"a", 1},    {"bb\n", 3}, {"\xEF\xBF\xBD", 3}};
 
 static void submit(struct run *r, struct client *c) {
   int context = engine_context(r->engine);
-  c->request = (struct engine_request){.max_tokens = below(r, 3) ? 1 + below(r, 90) : 0, .top_logprobs = -1};
+  c->request =
+      (struct engine_request){.max_tokens = below(r, 3) ? 1 + below(r, 90) : 0, .top_logprobs = -1};
   make_prompt(r, c, context - 1 < 300 ? context - 1 : 300);
   make_sampling(r, c);
   c->request.ignore_end = below(r, 3) == 0;
   c->request.stops = c->stops;
   c->request.stop_count = below(r, 3) ? 0 : 1 + below(r, 3);
-  for (int i = 0; i < c->request.stop_count; i++) c->stops[i] = stop_words[below(r, (int)COUNT_OF(stop_words))];
+  for (int i = 0; i < c->request.stop_count; i++)
+    c->stops[i] = stop_words[below(r, (int)COUNT_OF(stop_words))];
   c->count = 0;
   c->text.length = 0;
   c->patience = 0;
@@ -138,7 +144,8 @@ static void submit(struct run *r, struct client *c) {
 
 static void check_answer(struct run *r, struct client *c, const struct engine_event *end) {
   static struct oracle_answer a;
-  enum engine_finish finish = oracle_generate(&c->request, engine_context(r->engine), VOCABULARY, &a);
+  enum engine_finish finish =
+      oracle_generate(&c->request, engine_context(r->engine), VOCABULARY, &a);
   assert_int_equal(c->count, a.count);
   assert_memory_equal(c->ids, a.ids, (size_t)a.count * sizeof *a.ids);
   assert_int_equal(c->text.length, a.text.length);
@@ -146,7 +153,8 @@ static void check_answer(struct run *r, struct client *c, const struct engine_ev
   assert_int_equal(end->finish, finish);
   assert_int_equal(end->generated_tokens, a.count);
   assert_int_equal(end->prompt_tokens, c->request.prompt_count);
-  assert_true(end->cached_tokens < c->request.prompt_count && end->cached_tokens % KERNEL_PAGE_TOKENS == 0);
+  assert_true(end->cached_tokens < c->request.prompt_count &&
+              end->cached_tokens % KERNEL_PAGE_TOKENS == 0);
   assert_true(end->queue_s >= 0 && end->prefill_s >= 0 && end->decode_s >= 0);
   r->cached += end->cached_tokens;
   r->answers++;
@@ -261,8 +269,8 @@ static void every_answer_is_the_one_it_gets_alone(void **state) {
     for (int i = 0; i < CLIENTS; i++) buffer_clear(&r.clients[i].text);
     engine_free(r.engine);
   }
-  print_message("%d answers, %d cancelled, %d stalls, %d preempted, %d cached\n", answers, cancelled, stalls,
-                (int)total.preempted, (int)total.cached_tokens);
+  print_message("%d answers, %d cancelled, %d stalls, %d preempted, %d cached\n", answers,
+                cancelled, stalls, (int)total.preempted, (int)total.cached_tokens);
   assert_true(answers > 2000 && cancelled > 100 && stalls > 500);  // the run was worth it
   assert_true(total.preempted > 100 && total.cached_tokens > 1000);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_text.c: stop strings are found however the text is cut, and nothing is held back without need.
+// test_text.c: stop strings are found however the text is cut, and nothing is held back without
+// need.
 
 #include "support/check.h"
 
@@ -11,7 +12,8 @@ static int below(uint64_t *seed, int n) { return (int)(random_next(seed) % (uint
 
 static struct buffer random_text(uint64_t *seed, int length) {
   struct buffer b = {0};
-  for (int i = 0; i < length; i++) buffer_add_text(&b, (const char *[]){"a", "b", "é", "c"}[below(seed, 4)]);
+  for (int i = 0; i < length; i++)
+    buffer_add_text(&b, (const char *[]){"a", "b", "é", "c"}[below(seed, 4)]);
   return b;
 }
 
@@ -19,7 +21,8 @@ static struct buffer random_text(uint64_t *seed, int length) {
 static size_t naive_hold(struct str text, const struct str *stops, int count) {
   for (size_t length = text.length; length; length--)
     for (int i = 0; i < count; i++)
-      if (length < stops[i].length && !memcmp(text.data + text.length - length, stops[i].data, length))
+      if (length < stops[i].length &&
+          !memcmp(text.data + text.length - length, stops[i].data, length))
         return length;
   return 0;
 }

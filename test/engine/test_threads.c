@@ -2,8 +2,9 @@
 //
 // test_threads.c: the engine on its own thread, several consumers on theirs.
 //
-// Each consumer sleeps until notified, as a server's event loop does, reads, now and then goes away early, and
-// compares what it got with the oracle.  Made for tsan; under asan it shows that nobody touches a freed stream.
+// Each consumer sleeps until notified, as a server's event loop does, reads, now and then goes away
+// early, and compares what it got with the oracle.  Made for tsan; under asan it shows that nobody
+// touches a freed stream.
 
 #include "support/check.h"
 
@@ -60,7 +61,8 @@ static struct engine_request make_request(struct consumer *c, int32_t *prompt) {
 }
 
 // Reads at most `most` tokens; true when it came to the end.
-static bool consume(struct engine_stream *s, struct bell *bell, int most, int32_t *ids, int *count) {
+static bool consume(struct engine_stream *s, struct bell *bell, int most, int32_t *ids,
+                    int *count) {
   struct engine_event event;
   for (*count = 0; *count < most;) {
     if (!engine_stream_next(s, &event))
@@ -76,7 +78,8 @@ static bool consume(struct engine_stream *s, struct bell *bell, int most, int32_
 static void one_request(struct consumer *c) {
   int32_t prompt[64], ids[256];
   int count = 0;
-  // A bell of its own on the heap: a late call of notify is a use after free that the sanitizers see.
+  // A bell of its own on the heap: a late call of notify is a use after free that the sanitizers
+  // see.
   struct bell *bell = calloc(1, sizeof *bell);
   pthread_mutex_init(&bell->lock, NULL);
   pthread_cond_init(&bell->rung, NULL);
@@ -94,7 +97,8 @@ static void one_request(struct consumer *c) {
   for (int i = 0, n = r.prompt_count; s && i < count; i++) {
     struct sampler_input in = {&r.sampling, logits, history, n, r.prompt_count, -1};
     fake_logits(chain, VOCABULARY, logits);
-    if (oracle_pick_in(&in, VOCABULARY, &r.sampling.seed, (struct oracle_token[VOCABULARY]){{0}}) != ids[i])
+    if (oracle_pick_in(&in, VOCABULARY, &r.sampling.seed, (struct oracle_token[VOCABULARY]){{0}}) !=
+        ids[i])
       c->wrong++;
     history[n++] = ids[i];
     chain = fake_mix(chain, ids[i]);
@@ -115,7 +119,8 @@ static void consumers_and_engine_share_nothing_unlocked(void **state) {
   (void)state;
   struct fake_model model = {.vocabulary = VOCABULARY};
   struct engine_backend backend = fake_backend(&model);
-  struct engine_options options = {.context = 200, .sequences = 4, .cache_bytes = 20 * backend.page_bytes};
+  struct engine_options options = {
+      .context = 200, .sequences = 4, .cache_bytes = 20 * backend.page_bytes};
   struct error e = {0};
   struct engine *en = engine_new_backend(&backend, &options, &e);
   assert_true(engine_start(en, &e));
