@@ -102,7 +102,7 @@ const char *api_json_describe(const json_t *value, char out[API_DESCRIPTION_MAX]
       [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "true",
       [JSON_FALSE] = "false",      [JSON_NULL] = "null"};
   snprintf(out, API_DESCRIPTION_MAX, "%s", kinds[json_typeof(value)]);
-  if (json_is_number(value)) snprintf(out, API_DESCRIPTION_MAX, "%.17g", json_number_value(value));
+  if (json_is_number(value)) snprintf(out, API_DESCRIPTION_MAX, "%.15g", json_number_value(value));
   if (json_is_integer(value))
     snprintf(out, API_DESCRIPTION_MAX, "%lld", (long long)json_integer_value(value));
   if (json_is_string(value) && json_string_length(value) < API_DESCRIPTION_MAX - 3)

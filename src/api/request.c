@@ -17,6 +17,7 @@
 #include "api/internal.h"
 
 #define BIAS_MAX 1024         // entries of logit_bias
+#define TOP_P_LEAST 1e-6f     // 0 is allowed and keeps the best token, as any tiny share does
 #define COMPLETION_TOKENS 16  // OpenAI's default of max_tokens for /v1/completions
 
 bool api_refuse(struct api_reader *r, const char *param, const char *format, ...) {
@@ -42,7 +43,7 @@ static const struct real_field {
   size_t offset;  // of a float in struct engine_sampling
 } real_fields[] = {
     {"temperature", 0, 2, offsetof(struct engine_sampling, temperature)},
-    {"top_p", 0.000001, 1, offsetof(struct engine_sampling, top_p)},
+    {"top_p", 0, 1, offsetof(struct engine_sampling, top_p)},
     {"min_p", 0, 1, offsetof(struct engine_sampling, min_p)},
     {"repetition_penalty", 0.01, 100, offsetof(struct engine_sampling, repetition_penalty)},
     {"presence_penalty", -2, 2, offsetof(struct engine_sampling, presence_penalty)},
@@ -100,6 +101,8 @@ static bool read_reals(struct api_reader *r) {
                         api_json_describe(value, what));
     *(float *)((char *)&r->out->sampling + f->offset) = (float)number;
   }
+  float *top_p = &r->out->sampling.top_p;
+  if (*top_p < TOP_P_LEAST) *top_p = TOP_P_LEAST;
   return true;
 }
 
