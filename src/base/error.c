@@ -2,9 +2,9 @@
 //
 // error.c: errors as values, each one line for a person.
 //
-// A text is cleaned once, when it is set: control characters (a hostile model name, a path with a newline) become
-// '?', and a text that does not fit is cut at a UTF-8 border and ends in "…", so that whoever prints it needs no
-// care.
+// A text is cleaned once, when it is set: control characters (a hostile model name, a path with a
+// newline) become '?', and a text that does not fit is cut at a UTF-8 border and ends in "…", so
+// that whoever prints it needs no care.
 
 #include <errno.h>
 #include <stdio.h>
@@ -59,7 +59,8 @@ bool error_set(struct error *e, enum error_kind kind, const char *format, ...) {
 
 static enum error_kind kind_of_errno(int value) {
   switch (value) {
-    case ENOENT: case ENOTDIR: return ERROR_MISSING;
+    case ENOENT:
+    case ENOTDIR: return ERROR_MISSING;
     case ENOMEM: return ERROR_MEMORY;
     default: return ERROR_SYSTEM;
   }
@@ -70,7 +71,8 @@ bool error_set_errno(struct error *e, int errno_value, const char *format, ...) 
   char reason[128];
   va_list arguments;
   va_start(arguments, format);
-  set_list(e, kind_of_errno(errno_value), strerror_r(errno_value, reason, sizeof reason), format, arguments);
+  set_list(e, kind_of_errno(errno_value), strerror_r(errno_value, reason, sizeof reason), format,
+           arguments);
   va_end(arguments);
   return false;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// file.c: files, read whole or mapped, and written so that a crash leaves the old or the new content.
+// file.c: files, read whole or mapped, and written so that a crash leaves the old or the new
+// content.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +69,8 @@ bool file_read(const char *path, size_t limit, struct buffer *out, struct error 
   size_t before = out->length;
   bool done = false;
   if (size > limit) {
-    error_set(e, ERROR_INPUT, "%s has %llu bytes; at most %zu are read", path, (unsigned long long)size, limit);
+    error_set(e, ERROR_INPUT, "%s has %llu bytes; at most %zu are read", path,
+              (unsigned long long)size, limit);
   } else if (!read_all(file, size, out)) {
     error_set_errno(e, errno, "cannot read %s", path);
     out->length = before;
@@ -125,13 +127,16 @@ bool file_write_atomic(const char *path, struct str content, struct error *e) {
 bool file_make_folders(const char *path, struct error *e) {
   char part[PATH_MAX];
   size_t length = strlen(path);
-  if (length == 0 || length >= sizeof part) return error_set(e, ERROR_INPUT, "the path \"%s\" is empty or too long", path);
+  if (length == 0 || length >= sizeof part)
+    return error_set(e, ERROR_INPUT, "the path \"%s\" is empty or too long", path);
   for (size_t i = 1; i <= length; i++) {
     if (path[i] != '/' && path[i] != 0) continue;
     memcpy(part, path, i);
     part[i] = 0;
     struct stat info;
-    if (mkdir(part, 0755) == 0 || (errno == EEXIST && stat(part, &info) == 0 && S_ISDIR(info.st_mode))) continue;
+    if (mkdir(part, 0755) == 0 ||
+        (errno == EEXIST && stat(part, &info) == 0 && S_ISDIR(info.st_mode)))
+      continue;
     return error_set_errno(e, errno == EEXIST ? ENOTDIR : errno, "cannot make the folder %s", part);
   }
   return true;

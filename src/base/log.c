@@ -2,8 +2,8 @@
 //
 // log.c: one line a message on stderr: "2026-11-30T08:00:00.123Z info text".
 //
-// The line is built first and written with one write(2), so lines of several threads never mix.  The lowest level is
-// the one mutable static of the base room: it is set before threads start.
+// The line is built first and written with one write(2), so lines of several threads never mix.
+// The lowest level is the one mutable static of the base room: it is set before threads start.
 
 #include <stdio.h>
 #include <string.h>

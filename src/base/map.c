@@ -2,8 +2,8 @@
 //
 // map.c: the hash map from byte strings to int64, and its hash.
 //
-// Open addressing with linear probing; a slot is empty while its key.data is NULL.  Nothing is ever removed (no room
-// needs it), so there are no tombstones.
+// Open addressing with linear probing; a slot is empty while its key.data is NULL.  Nothing is ever
+// removed (no room needs it), so there are no tombstones.
 
 #include <string.h>
 

@@ -2,12 +2,13 @@
 //
 // memory.c: memory by lifetime.
 //
-// Small blocks come from malloc and cannot fail: a machine that is out of memory for a few bytes can do nothing
-// useful any more, so the process says so and ends.  Big ones (weights, KV cache) can fail and are mapped directly,
-// which gives zeroed, page-aligned memory that the kernel may back by huge pages.
+// Small blocks come from malloc and cannot fail: a machine that is out of memory for a few bytes
+// can do nothing useful any more, so the process says so and ends.  Big ones (weights, KV cache)
+// can fail and are mapped directly, which gives zeroed, page-aligned memory that the kernel may
+// back by huge pages.
 //
-// An arena is a chain of blocks, newest first, each twice the size of the one before up to ARENA_BLOCK_MAX; what is
-// larger than a block gets a block of its own.
+// An arena is a chain of blocks, newest first, each twice the size of the one before up to
+// ARENA_BLOCK_MAX; what is larger than a block gets a block of its own.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 #include "base/base.h"
 
-#define ARENA_BLOCK_MIN 1024u        // bytes; a request's arena often stays below it
+#define ARENA_BLOCK_MIN 1024u  // bytes; a request's arena often stays below it
 #define ARENA_BLOCK_MAX (1u << 20)
 #define ARENA_ALIGN 16u
 
@@ -43,9 +44,11 @@ void *memory_resize(void *block, size_t size) {
 void memory_free(void *block) { free(block); }
 
 void *memory_try_big(size_t size, const char *for_what, struct error *e) {
-  void *block = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+  void *block = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                     : MAP_FAILED;
   if (block == MAP_FAILED) {
-    error_set(e, ERROR_MEMORY, "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
+    error_set(e, ERROR_MEMORY,
+              "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
               for_what, (double)size / (1 << 20));
     return NULL;
   }

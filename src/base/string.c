@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // string.c: borrowed strings, UTF-8, numbers in text, and the growing buffer.
+//
+// UTF-8 is decoded strictly: what is cut short, longer than needed (C0 80 for NUL), a surrogate or
+// above 10FFFF is no character at all.  Numbers must fill the whole string.  A buffer doubles:
+// data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +16,9 @@
 
 #include "base/base.h"
 
-struct str str_of(const char *text) { return (struct str){text ? text : "", text ? strlen(text) : 0}; }
+struct str str_of(const char *text) {
+  return (struct str){text ? text : "", text ? strlen(text) : 0};
+}
 
 bool str_equal(struct str a, struct str b) {
   return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
@@ -36,7 +42,11 @@ static const uint32_t utf8_smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
 int str_utf8_decode(struct str s, size_t at, uint32_t *code_point) {
   if (at >= s.length) return 0;
   const unsigned char *p = (const unsigned char *)s.data + at;
-  int length = p[0] < 0x80 ? 1 : (p[0] & 0xE0) == 0xC0 ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : (p[0] & 0xF8) == 0xF0 ? 4 : 0;
+  int length = p[0] < 0x80             ? 1
+               : (p[0] & 0xE0) == 0xC0 ? 2
+               : (p[0] & 0xF0) == 0xE0 ? 3
+               : (p[0] & 0xF8) == 0xF0 ? 4
+                                       : 0;
   if (length == 0 || (size_t)length > s.length - at) return 0;
   uint32_t c = length == 1 ? p[0] : p[0] & (0x7Fu >> length);
   for (int i = 1; i < length; i++) {
@@ -64,7 +74,8 @@ int str_utf8_encode(uint32_t c, char out[4]) {
 
 bool str_to_int(struct str s, int64_t *out) {
   char text[24];
-  if (s.length == 0 || s.length >= sizeof text || !(isdigit((unsigned char)s.data[0]) || s.data[0] == '-'))
+  if (s.length == 0 || s.length >= sizeof text ||
+      !(isdigit((unsigned char)s.data[0]) || s.data[0] == '-'))
     return false;
   memcpy(text, s.data, s.length);
   text[s.length] = 0;
@@ -76,7 +87,8 @@ bool str_to_int(struct str s, int64_t *out) {
   return true;
 }
 
-// strtod reads hexadecimal, "inf" and "nan" too; only the characters of a decimal number get that far.
+// strtod reads hexadecimal, "inf" and "nan" too; only the characters of a decimal number get that
+// far.
 static bool looks_decimal(struct str s) {
   for (size_t i = 0; i < s.length; i++)
     if (!s.data[i] || !strchr("0123456789+-.eE", s.data[i])) return false;
@@ -101,7 +113,8 @@ bool str_to_double(struct str s, double *out) {
 #define BUFFER_FIRST 64u  // bytes of the first allocation
 
 void buffer_reserve(struct buffer *b, size_t extra) {
-  if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;  // memory_resize will say it
+  // memory_resize will say it
+  if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;
   size_t wanted = b->length + extra + 1;
   if (wanted <= b->capacity) return;
   size_t capacity = b->capacity ? b->capacity * 2 : BUFFER_FIRST;
@@ -147,4 +160,6 @@ void buffer_clear(struct buffer *b) {
   *b = (struct buffer){0};
 }
 
-struct str buffer_str(const struct buffer *b) { return (struct str){b->data ? b->data : "", b->length}; }
+struct str buffer_str(const struct buffer *b) {
+  return (struct str){b->data ? b->data : "", b->length};
+}

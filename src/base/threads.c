@@ -2,15 +2,16 @@
 //
 // threads.c: the team of threads.
 //
-// One counter, `generation`, starts every round: the caller publishes function and context, then adds one.  Workers
-// watch it: they spin for POOL_SPIN rounds of pause, then sleep on it as a futex.  Each worker that has finished
-// takes one from `running`; the caller spins (then sleeps) until it is zero.
+// One counter, `generation`, starts every round: the caller publishes function and context, then
+// adds one.  Workers watch it: they spin for POOL_SPIN rounds of pause, then sleep on it as a
+// futex.  Each worker that has finished takes one from `running`; the caller spins (then sleeps)
+// until it is zero.
 //
 //   caller   function=f  running=n-1  generation++ [wake if sleepers]  f(0)  wait running==0
-//   worker   wait generation!=seen    f(i)  running-- [wake the caller if it was the last and the caller sleeps]
+//   worker   wait generation!=seen    f(i)  running-- [the last wakes a sleeping caller]
 //
-// Sleeping is announced in `sleepers` before the futex call and checked after the counter was changed, both with
-// sequentially consistent order, so no wake-up is lost.
+// Sleeping is announced in `sleepers` before the futex call and checked after the counter was
+// changed, both with sequentially consistent order, so no wake-up is lost.
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -20,7 +21,8 @@
 
 #include "base/threads.h"
 
-#define POOL_SPIN 2000  // pauses before sleeping, roughly 50 us: longer than the gaps between operators of one step
+// pauses before sleeping, roughly 50 us: longer than the gaps between operators of one step
+#define POOL_SPIN 2000
 
 struct worker {
   struct pool *pool;
@@ -29,7 +31,7 @@ struct worker {
 };
 
 struct pool {
-  int count;  // the caller included
+  int count;        // the caller included
   char line_0[60];  // the two counters that everybody watches get cache lines of their own
   atomic_uint generation;
   char line_1[60];
@@ -54,7 +56,9 @@ static void relax(void) {
 static void futex_wait(void *address, unsigned expected) {
   syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
-static void futex_wake(void *address) { syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0); }
+static void futex_wake(void *address) {
+  syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0);
+}
 
 static void wait_for_work(struct pool *p, unsigned seen) {
   for (int i = 0; i < POOL_SPIN; i++) {
@@ -75,7 +79,8 @@ static void *work(void *argument) {
     wait_for_work(p, seen);
     if (p->stop) return NULL;
     p->function(p->context, w->index, p->count);
-    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->caller_sleeps)) futex_wake(&p->running);
+    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->caller_sleeps))
+      futex_wake(&p->running);
   }
 }
 
@@ -126,7 +131,8 @@ struct pool *pool_new(int threads, struct error *e) {
     p->workers[i] = (struct worker){.pool = p, .index = i + 1};
     int failed = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
     if (failed) {
-      error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads", i + 2, threads);
+      error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads",
+                      i + 2, threads);
       stop_workers(p, i);
       memory_free(p->workers);
       memory_free(p);
