@@ -40,7 +40,7 @@ void log_line(enum log_level level, const char *format, ...) {
   va_end(arguments);
   buffer_add_text(&line, text);
   for (size_t i = start; i < line.length; i++)
-    if ((unsigned char)line.data[i] < 0x20) line.data[i] = '?';
+    if ((unsigned char)line.data[i] < 0x20 || line.data[i] == 0x7f) line.data[i] = '?';
   buffer_add_char(&line, '\n');
   if (write(STDERR_FILENO, line.data, line.length) < 0) {
     // Nobody to tell: stderr is gone.

@@ -6,9 +6,6 @@
 // above 10FFFF is no character at all.  Numbers must fill the whole string.  A buffer doubles:
 // data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.
 
-#include <ctype.h>
-#include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,17 +69,18 @@ int str_utf8_encode(uint32_t c, char out[4]) {
   return length;
 }
 
+// The value grows downwards, for the smallest number has no positive twin.
 bool str_to_int(struct str s, int64_t *out) {
-  char text[24];
-  if (s.length == 0 || s.length >= sizeof text ||
-      !(isdigit((unsigned char)s.data[0]) || s.data[0] == '-'))
-    return false;
-  memcpy(text, s.data, s.length);
-  text[s.length] = 0;
-  char *end;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (errno || end != text + s.length || end == text) return false;
+  bool negative = s.length && s.data[0] == '-';
+  int64_t value = 0;
+  if (s.length == negative) return false;
+  for (size_t i = negative; i < s.length; i++) {
+    int digit = s.data[i] - '0';
+    if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+        __builtin_sub_overflow(value, digit, &value))
+      return false;
+  }
+  if (!negative && __builtin_sub_overflow(0, value, &value)) return false;
   *out = value;
   return true;
 }
@@ -95,13 +93,15 @@ static bool looks_decimal(struct str s) {
   return s.length > 0;
 }
 
+#define DOUBLE_TEXT_MAX 512  // characters; the exact decimal digits of most doubles need fewer
+
 bool str_to_double(struct str s, double *out) {
-  char text[64];
+  char text[DOUBLE_TEXT_MAX];
   if (s.length >= sizeof text || !looks_decimal(s)) return false;
   memcpy(text, s.data, s.length);
   text[s.length] = 0;
   char *end;
-  // The program never calls setlocale, so strtod sees the C locale.
+  // The program sets no locale but for characters (LC_CTYPE), so strtod expects a point.
   double value = strtod(text, &end);
   if (end != text + s.length || !isfinite(value)) return false;
   *out = value;
@@ -140,7 +140,7 @@ void buffer_print(struct buffer *b, const char *format, ...) {
   va_copy(again, arguments);
   int n = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  if (n > 0) {
+  if (n >= 0) {
     buffer_reserve(b, (size_t)n);
     vsnprintf(b->data + b->length, (size_t)n + 1, format, again);
     b->length += (size_t)n;

@@ -15,6 +15,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -119,6 +120,20 @@ static void stop_workers(struct pool *p, int started) {
   for (int i = 0; i < started; i++) pthread_join(p->workers[i].thread, NULL);
 }
 
+// Workers take no signal that is sent to the process: it is for the threads that know what to do
+// about it, and must interrupt their system calls.  (Signals that an instruction causes stay.)
+static int start_worker(struct worker *w) {
+  static const int sent[] = {SIGINT,  SIGTERM, SIGQUIT, SIGHUP,   SIGCHLD,
+                             SIGALRM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  for (size_t i = 0; i < COUNT_OF(sent); i++) sigaddset(&blocked, sent[i]);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  int failed = pthread_create(&w->thread, NULL, work, w);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed;
+}
+
 struct pool *pool_new(int threads, struct error *e) {
   if (threads < 1 || threads > POOL_THREADS_MAX) {
     error_set(e, ERROR_INPUT, "%d threads: choose 1 to %d", threads, POOL_THREADS_MAX);
@@ -129,7 +144,7 @@ struct pool *pool_new(int threads, struct error *e) {
   p->workers = memory_new((size_t)threads * sizeof *p->workers);
   for (int i = 0; i < threads - 1; i++) {
     p->workers[i] = (struct worker){.pool = p, .index = i + 1};
-    int failed = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
+    int failed = start_worker(&p->workers[i]);
     if (failed) {
       error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads",
                       i + 2, threads);

@@ -3,34 +3,20 @@
 // files.c: reading the kernel's small text files, and free space on a disk.
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
+#include "base/world.h"
 #include "probe/internal.h"
 
 #define TEXT_MAX (1u << 20)  // bytes; /proc/stat and cpuinfo of a 500-core machine stay below
-#define TEXT_STEP 4096u      // bytes a read(2); the kernel fills a page at a time
 
 bool probe_text_read(const char *root, const char *path, struct buffer *out) {
   char whole[PATH_MAX];
   if (snprintf(whole, sizeof whole, "%s%s", root, path) >= (int)sizeof whole) return false;
-  int file = open(whole, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  size_t before = out->length;
-  ssize_t n = 0;
-  do {
-    buffer_reserve(out, TEXT_STEP);
-    n = read(file, out->data + out->length, TEXT_STEP);
-    if (n > 0) out->length += (size_t)n;
-  } while ((n > 0 && out->length - before < TEXT_MAX) || (n < 0 && errno == EINTR));
-  close(file);
-  if (n < 0) out->length = before;
-  out->data[out->length] = 0;
-  return n >= 0;
+  return file_read(whole, TEXT_MAX, out, NULL);
 }
 
 bool probe_text_line(struct str *text, struct str *line) {
