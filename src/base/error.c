@@ -21,6 +21,7 @@
 
 static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
 
+// A rejected byte counts for one: the decoder says nothing about how long it meant to be.
 static void clean(char *text, size_t length) {
   for (size_t at = 0; at < length;) {
     uint32_t c;
@@ -48,6 +49,7 @@ static void append_part(struct error *e, size_t *length, struct str part, size_t
   }
 }
 
+// The second part is never cut to make room unless the first would vanish.
 static void set_text(struct error *e, struct str first, struct str second) {
   size_t room = sizeof e->text - 1, length = 0, first_room = room;
   if (second.length) first_room = second.length + 2 < room ? room - second.length - 2 : 0;
@@ -61,6 +63,7 @@ static void set_text(struct error *e, struct str first, struct str second) {
   clean(e->text, length);
 }
 
+// Formats on the stack: an error about memory must not need any.
 static void set_list(struct error *e, enum error_kind kind, const char *suffix, const char *format,
                      va_list arguments) {
   char text[2 * ERROR_TEXT_MAX];  // what is longer is cut anyway
@@ -88,6 +91,7 @@ static enum error_kind kind_of_errno(int value) {
   }
 }
 
+// GNU strerror_r returns the text, from its own table or written into `reason`: threads are safe.
 bool error_set_errno(struct error *e, int errno_value, const char *format, ...) {
   if (!e) return false;
   char reason[128];
@@ -99,6 +103,7 @@ bool error_set_errno(struct error *e, int errno_value, const char *format, ...) 
   return false;
 }
 
+// The old text is copied out first: set_list writes over it.
 bool error_prefix(struct error *e, const char *format, ...) {
   if (!e) return false;
   char old[ERROR_TEXT_MAX];

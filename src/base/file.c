@@ -32,6 +32,8 @@ static int open_regular(const char *path, uint64_t *size, struct error *e) {
   return file;
 }
 
+// A mapping outlives its file descriptor, so that is closed at once.  An empty file cannot be
+// mapped and is represented by no memory.
 bool file_map_open(struct file_map *m, const char *path, struct error *e) {
   uint64_t size;
   int file = open_regular(path, &size, e);
@@ -67,6 +69,7 @@ static bool read_all(int file, size_t size, size_t limit, struct buffer *out) {
   return n >= 0;
 }
 
+// On failure the buffer is cut back to what the caller had in it.
 bool file_read(const char *path, size_t limit, struct buffer *out, struct error *e) {
   uint64_t size;
   int file = open_regular(path, &size, e);
@@ -83,6 +86,7 @@ bool file_read(const char *path, size_t limit, struct buffer *out, struct error 
                    path, limit);
 }
 
+// write(2) may take less than it was given, most often on a disk that has just become full.
 static bool write_all(int file, struct str content) {
   while (content.length) {
     ssize_t n = write(file, content.data, content.length);
@@ -130,6 +134,7 @@ bool file_write_atomic(const char *path, struct str content, struct error *e) {
   return true;
 }
 
+// Makes each part in turn and does not ask first: another process may make the same folders.
 bool file_make_folders(const char *path, struct error *e) {
   char part[PATH_MAX];
   size_t length = strlen(path);

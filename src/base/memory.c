@@ -52,6 +52,7 @@ void *memory_resize(void *block, size_t size) {
 
 void memory_free(void *block) { free(block); }
 
+// The kernel refuses here only what can never fit; pages that are touched later come one by one.
 void *memory_try_big(size_t size, const char *for_what, struct error *e) {
   size_t mapped = size ? size : 1;
   void *block = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,6 +83,8 @@ static size_t next_block_size(const struct arena *a, size_t wanted) {
   return size < wanted ? wanted : size;
 }
 
+// The rest of the newest block is given up when the next piece does not fit: pieces are small
+// beside blocks, and looking through older blocks would cost more.
 void *arena_new(struct arena *a, size_t size) {
   if (size > SIZE_MAX / 2) exhausted(size);
   size_t rounded = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
@@ -105,6 +108,7 @@ char *arena_copy(struct arena *a, const void *data, size_t length) {
   return copy;
 }
 
+// Formats twice, once only to count.
 char *arena_print(struct arena *a, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

@@ -36,6 +36,7 @@ struct str str_trim(struct str s) {
 // The smallest code point that needs 1, 2, 3, 4 bytes: what is below it is an overlong form.
 static const uint32_t utf8_smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
 
+// Whether a form is overlong is asked after decoding: the value tells how short it could have been.
 int str_utf8_decode(struct str s, size_t at, uint32_t *code_point) {
   if (at >= s.length) return 0;
   const unsigned char *p = (const unsigned char *)s.data + at;
@@ -60,6 +61,7 @@ int str_utf8_length(struct str s, size_t at) {
   return str_utf8_decode(s, at, &ignored);
 }
 
+// The first byte begins with as many ones as there are bytes: 0xF00 moved right by `length`.
 int str_utf8_encode(uint32_t c, char out[4]) {
   if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) return 0;
   if (c < 0x80) return out[0] = (char)c, 1;
@@ -95,6 +97,7 @@ static bool looks_decimal(struct str s) {
 
 #define DOUBLE_TEXT_MAX 512  // characters; the exact decimal digits of most doubles need fewer
 
+// strtod wants a NUL at the end, which a str does not have: hence the copy.
 bool str_to_double(struct str s, double *out) {
   char text[DOUBLE_TEXT_MAX];
   if (s.length >= sizeof text || !looks_decimal(s)) return false;
@@ -112,6 +115,7 @@ bool str_to_double(struct str s, double *out) {
 
 #define BUFFER_FIRST 64u  // bytes of the first allocation
 
+// Doubling makes n additions cost n copies in all.
 void buffer_reserve(struct buffer *b, size_t extra) {
   // memory_resize will say it
   if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;
@@ -134,6 +138,7 @@ void buffer_add_str(struct buffer *b, struct str s) { buffer_add(b, s.data, s.le
 void buffer_add_text(struct buffer *b, const char *text) { buffer_add(b, text, strlen(text)); }
 void buffer_add_char(struct buffer *b, char c) { buffer_add(b, &c, 1); }
 
+// Formats twice, once only to count, so that the text goes straight to its place.
 void buffer_print(struct buffer *b, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

@@ -61,6 +61,7 @@ static void futex_wake(void *address) {
   syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0);
 }
 
+// Spins first: between two operators of a step the next round is microseconds away.
 static void wait_for_work(struct pool *p, unsigned seen) {
   for (int i = 0; i < POOL_SPIN; i++) {
     if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
@@ -73,6 +74,7 @@ static void wait_for_work(struct pool *p, unsigned seen) {
   }
 }
 
+// `seen` counts rounds; nobody can be a round behind, since a round ends when all have finished it.
 static void *work(void *argument) {
   struct worker *w = argument;
   struct pool *p = w->pool;
@@ -90,6 +92,7 @@ static void start_round(struct pool *p) {
   if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
 }
 
+// The caller has done its own share and only the slowest worker is missing: spin, then sleep.
 static void wait_for_workers(struct pool *p) {
   for (int i = 0; i < POOL_SPIN; i++) {
     if (atomic_load_explicit(&p->running, memory_order_acquire) == 0) return;
@@ -100,6 +103,7 @@ static void wait_for_workers(struct pool *p) {
   atomic_store(&p->caller_sleeps, 0);
 }
 
+// Everything the workers read is written before start_round, whose atomic addition publishes it.
 void pool_run(struct pool *p, pool_function *function, void *context) {
   if (p->count == 1) {
     function(context, 0, 1);
@@ -134,6 +138,7 @@ static int start_worker(struct worker *w) {
   return failed;
 }
 
+// When the system refuses a thread, those that were started are ended again.
 struct pool *pool_new(int threads, struct error *e) {
   if (threads < 1 || threads > POOL_THREADS_MAX) {
     error_set(e, ERROR_INPUT, "%d threads: choose 1 to %d", threads, POOL_THREADS_MAX);

@@ -19,6 +19,7 @@ bool probe_text_read(const char *root, const char *path, struct buffer *out) {
   return file_read(whole, TEXT_MAX, out, NULL);
 }
 
+// A last line without an end counts too.
 bool probe_text_line(struct str *text, struct str *line) {
   if (!text->length) return false;
   const char *end = memchr(text->data, '\n', text->length);
@@ -29,6 +30,7 @@ bool probe_text_line(struct str *text, struct str *line) {
   return true;
 }
 
+// An empty word is the end of the line.
 bool probe_text_word(struct str *line, struct str *word) {
   size_t at = 0;
   while (at < line->length && (line->data[at] == ' ' || line->data[at] == '\t')) at++;
@@ -39,6 +41,7 @@ bool probe_text_word(struct str *line, struct str *word) {
   return word->length > 0;
 }
 
+// Serves "Name:  value unit" and "name value" alike; the first line of that name decides.
 bool probe_text_field(struct str text, const char *name, uint64_t *value) {
   struct str line, word;
   while (probe_text_line(&text, &line)) {
@@ -67,6 +70,7 @@ static bool go_up(char *path) {
   return true;
 }
 
+// A model is going to a folder that may not be made yet: what counts is where it would be made.
 bool probe_disk_free(const char *path, uint64_t *bytes, struct error *e) {
   char existing[PATH_MAX];
   struct statvfs info;
