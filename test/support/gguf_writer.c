@@ -2,7 +2,7 @@
 //
 // gguf_writer.c: see gguf_writer.h; src/model/gguf.c draws the layout.
 
-#include "support/gguf_writer.h"
+#include "gguf_writer.h"
 
 enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };  // GGUF's value types
 

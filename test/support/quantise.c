@@ -3,7 +3,7 @@
 // quantise.c: see quantise.h.  Every block is written and read by one small function per format;
 // a table lists them.
 
-#include "support/quantise.h"
+#include "quantise.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,14 +2,14 @@
 //
 // test_model.c: see test_model.h.
 
-#include "support/test_model.h"
+#include "test_model.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/world.h"
-#include "support/gguf_writer.h"
-#include "support/quantise.h"
+#include "gguf_writer.h"
+#include "quantise.h"
 
 struct test_model_options test_model_defaults(const struct test_model_options *o) {
   struct test_model_options d = *o;
