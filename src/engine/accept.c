@@ -14,7 +14,8 @@
 
 #include "engine/internal.h"
 
-static void push(struct engine *en, struct sequence *s, const struct engine_event *event, struct str text) {
+static void push(struct engine *en, struct sequence *s, const struct engine_event *event,
+                 struct str text) {
   pthread_mutex_lock(&en->lock);
   if (s->stream) engine_stream_push(s->stream, event, text);
   pthread_mutex_unlock(&en->lock);
@@ -22,20 +23,21 @@ static void push(struct engine *en, struct sequence *s, const struct engine_even
 
 // ---- the end
 
-static double seconds(uint64_t from_ns, uint64_t to_ns) {
-  return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
-}
+static double seconds(uint64_t from_ns, uint64_t to_ns) { return (double)(to_ns - from_ns) / 1e9; }
 
-static void fill_times(const struct engine *en, const struct sequence *s, struct engine_event *event) {
+// A phase that was not reached took no time; one that was not left lasts until now.
+static void fill_times(const struct engine *en, const struct sequence *s,
+                       struct engine_event *event) {
   uint64_t now = en->world->monotonic_ns(en->world->context);
-  uint64_t admitted = s->admitted_ns ? s->admitted_ns : now;
-  uint64_t first = s->first_token_ns ? s->first_token_ns : now;
+  uint64_t admitted = s->admitted_ns == TIME_NEVER ? now : s->admitted_ns;
+  uint64_t first = s->first_token_ns == TIME_NEVER ? now : s->first_token_ns;
   event->queue_s = seconds(s->submitted_ns, admitted);
-  event->prefill_s = seconds(s->admitted_ns, first);
-  event->decode_s = seconds(s->first_token_ns, now);
+  event->prefill_s = seconds(admitted, first);
+  event->decode_s = seconds(first, now);
 }
 
-// The rest of the text.  Bytes that will never become a character may complete a stop string even now.
+// The rest of the text.  Bytes that will never become a character may complete a stop string even
+// now.
 static struct str flush_text(struct engine *en, struct sequence *s) {
   if (!s->held.stopped) {
     en->backend.flush(en->backend.context, &s->detokenizer, &s->held.text);
@@ -44,10 +46,12 @@ static struct str flush_text(struct engine *en, struct sequence *s) {
   return buffer_str(&s->held.text);
 }
 
-void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish, const char *why) {
+void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
+                   const char *why) {
   struct engine_event *event = &en->event;
   struct str text = flush_text(en, s);
-  *event = (struct engine_event){.kind = EVENT_END, .finish = finish, .prompt_tokens = s->prompt_count};
+  *event =
+      (struct engine_event){.kind = EVENT_END, .finish = finish, .prompt_tokens = s->prompt_count};
   if (finish == FINISH_LENGTH && s->held.stopped) event->finish = FINISH_STOP;
   event->generated_tokens = s->generated;
   event->cached_tokens = s->cached;
@@ -81,7 +85,8 @@ static bool pick(struct engine *en, struct sequence *s, const float *logits, str
 }
 
 static void take_token(struct engine *en, struct sequence *s, int32_t id) {
-  if (!s->first_token_ns) s->first_token_ns = en->world->monotonic_ns(en->world->context);
+  if (s->first_token_ns == TIME_NEVER)
+    s->first_token_ns = en->world->monotonic_ns(en->world->context);
   s->tokens[s->count++] = id;
   s->generated++;
   en->generated_tokens++;

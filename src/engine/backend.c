@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// backend.c: a struct model behind the engine's seam.  The only file of the engine that names model_… functions, so
-// that a test with a model of its own links without one.
+// backend.c: a struct model behind the engine's seam.  The only file of the engine that names
+// model_… functions, so that a test with a model of its own links without one.
 
 #include "engine/internal.h"
 #include "probe/probe.h"
 
-static void forward(void *context, const struct kernel_cache *cache, const struct model_batch *batch,
-                    float *logits) {
+static void forward(void *context, const struct kernel_cache *cache,
+                    const struct model_batch *batch, float *logits) {
   model_forward(context, cache, batch, logits);
 }
 
-static bool is_end(void *context, int32_t id) { return tokenizer_is_end(model_tokenizer(context), id); }
+static bool is_end(void *context, int32_t id) {
+  return tokenizer_is_end(model_tokenizer(context), id);
+}
 
-static void detokenize(void *context, struct detokenizer *d, int32_t id, bool show_special, struct buffer *out) {
+static void detokenize(void *context, struct detokenizer *d, int32_t id, bool show_special,
+                       struct buffer *out) {
   detokenizer_add(d, model_tokenizer(context), id, show_special, out);
 }
 
@@ -22,7 +25,8 @@ static void flush(void *context, struct detokenizer *d, struct buffer *out) {
   detokenizer_finish(d, out);
 }
 
-struct engine *engine_new(struct model *model, const struct engine_options *options, struct error *e) {
+struct engine *engine_new(struct model *model, const struct engine_options *options,
+                          struct error *e) {
   const struct model_config *c = model_config(model);
   struct probe_memory memory;
   probe_memory_read(&memory);

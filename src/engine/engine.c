@@ -10,9 +10,9 @@
 //   accept    accept.c turns logits into tokens, text and events
 //   publish   figures, then the callbacks of consumers
 //
-// When a step finds nothing to do the thread sleeps on `wake` until a request comes, a stream is freed, a consumer
-// reads a ring that was full, or engine_stop: `awake` is set with the signal and cleared by collect, so a signal
-// that comes during a step is not lost.
+// When a step finds nothing to do the thread sleeps on `wake` until a request comes, a stream is
+// freed, a consumer reads a ring that was full, or engine_stop: `awake` is set with the signal and
+// cleared by collect, so a signal that comes during a step is not lost.
 
 #include <assert.h>
 #include <string.h>
@@ -23,7 +23,8 @@
 
 static bool check_backend(const struct engine_backend *b, struct error *e) {
   if (b->vocabulary >= 1 && b->positions >= 2 && b->page_bytes) return true;
-  return error_set(e, ERROR_INPUT, "the model has a vocabulary of %d and %d positions; nothing can be generated",
+  return error_set(e, ERROR_INPUT,
+                   "the model has a vocabulary of %d and %d positions; nothing can be generated",
                    b->vocabulary, b->positions);
 }
 
@@ -58,10 +59,11 @@ static void make_lists(struct engine *en) {
   step->positions = memory_new(tokens * sizeof *step->positions);
 }
 
-struct engine *engine_new_backend(const struct engine_backend *backend, const struct engine_options *options,
-                                  struct error *e) {
+struct engine *engine_new_backend(const struct engine_backend *backend,
+                                  const struct engine_options *options, struct error *e) {
   struct engine_limits limits;
-  if (!check_backend(backend, e) || !engine_limits_resolve(backend, options, &limits, e)) return NULL;
+  if (!check_backend(backend, e) || !engine_limits_resolve(backend, options, &limits, e))
+    return NULL;
   struct engine *en = memory_new(sizeof *en);
   en->backend = *backend;
   en->limits = limits;
@@ -85,8 +87,9 @@ void engine_free(struct engine *en) {
   memory_free_big(en->logits, en->logits_bytes);
   engine_pages_clear(&en->pool);
   engine_sampler_clear(&en->sampler);
-  void *lists[] = {en->running.items, en->waiting.items, en->arrived.items, en->gone,     en->notify,
-                   en->step.members,  en->step.spans,    en->step.outputs,  en->step.ids, en->step.positions};
+  void *lists[] = {en->running.items, en->waiting.items, en->arrived.items, en->gone,
+                   en->notify,        en->step.members,  en->step.spans,    en->step.outputs,
+                   en->step.ids,      en->step.positions};
   for (size_t i = 0; i < COUNT_OF(lists); i++) memory_free(lists[i]);
   pthread_mutex_destroy(&en->lock);
   pthread_cond_destroy(&en->wake);
@@ -105,15 +108,18 @@ void engine_wake(struct engine *en) {
 
 // Lock held.
 static bool check_room(const struct engine *en, struct error *e) {
-  if (en->stopping) return error_set(e, ERROR_CANCELLED, "the engine is stopping; it takes no more requests");
+  if (en->stopping)
+    return error_set(e, ERROR_CANCELLED, "the engine is stopping; it takes no more requests");
   if (en->live < en->limits.sequences + en->limits.queue) return true;
-  return error_set(e, ERROR_BUSY,
-                   "%d requests are running and waiting, and no more are taken; try again later or raise the "
-                   "engine option queue (%d)",
-                   en->live, en->limits.queue);
+  return error_set(
+      e, ERROR_BUSY,
+      "%d requests are running and waiting, and no more are taken; try again later or raise the "
+      "engine option queue (%d)",
+      en->live, en->limits.queue);
 }
 
-static bool enqueue(struct engine *en, struct sequence *s, struct engine_stream *stream, struct error *e) {
+static bool enqueue(struct engine *en, struct sequence *s, struct engine_stream *stream,
+                    struct error *e) {
   pthread_mutex_lock(&en->lock);
   bool room = check_room(en, e);
   if (room) {
@@ -139,7 +145,8 @@ static struct engine_stream *refuse(struct engine *en) {
 
 struct engine_stream *engine_submit(struct engine *en, const struct engine_request *request,
                                     void (*notify)(void *context), void *context, struct error *e) {
-  if (!engine_request_check(request, en->limits.context, en->backend.vocabulary, e)) return refuse(en);
+  if (!engine_request_check(request, en->limits.context, en->backend.vocabulary, e))
+    return refuse(en);
   struct sequence *s = engine_sequence_new(request, en->limits.context);
   struct engine_stream *stream = memory_new(sizeof *stream);
   stream->engine = en;
@@ -153,8 +160,8 @@ struct engine_stream *engine_submit(struct engine *en, const struct engine_reque
 
 // ---- the step
 
-// Moves sequences whose consumer is gone out of `list` into `gone`, and sees which consumers are behind.
-// Lock held; streams may vanish once it is not.
+// Moves sequences whose consumer is gone out of `list` into `gone`, and sees which consumers are
+// behind. Lock held; streams may vanish once it is not.
 static int look_at_streams(struct sequence_list *list, struct sequence **gone) {
   int kept = 0, gone_count = 0;
   for (int i = 0; i < list->count; i++) {
@@ -174,7 +181,8 @@ static void collect(struct engine *en) {
   struct sequence **gone = en->gone;
   pthread_mutex_lock(&en->lock);
   en->awake = false;
-  for (int i = 0; i < en->arrived.count; i++) engine_list_insert(&en->waiting, en->arrived.items[i]);
+  for (int i = 0; i < en->arrived.count; i++)
+    engine_list_insert(&en->waiting, en->arrived.items[i]);
   en->arrived.count = 0;
   int count = look_at_streams(&en->running, gone);
   count += look_at_streams(&en->waiting, gone + count);

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// internal.h: what the files of the engine share: the model's seam, pages, sequences, streams, one step.
+// internal.h: what the files of the engine share: the model's seam, pages, sequences, streams, one
+// step.
 //
 //   engine_submit ─▶ arrived ─▶ waiting ─▶ running ─▶ finished          one `struct sequence` each
 //        │          (locked)    ▲  by arrival  │
 //        ▼                      └──preempted───┘
 //   engine_stream ◀── events ── accept.c ◀── logits ◀── forward ◀── step ◀── scheduler.c
 //
-// Who may touch what: everything belongs to the one thread that runs steps (engine_start's, or the caller of
-// engine_step), but for the fields below the line "guarded by lock" and the streams, which consumers share.
-// A stream and its sequence point at each other under the lock; either may go first, and clears the other's
-// pointer.
+// Who may touch what: everything belongs to the one thread that runs steps (engine_start's, or the
+// caller of engine_step), but for the fields below the line "guarded by lock" and the streams,
+// which consumers share. A stream and its sequence point at each other under the lock; either may
+// go first, and clears the other's pointer.
 #pragma once
 
 #include <pthread.h>
 
 #include "engine/engine.h"
 
-// ---------------------------------------------------------------------------------------- the model's seam
+// -------------------------------------------------------------------------------- the model's seam
 
-// All that the engine asks of a model.  backend.c fills it from a struct model; tests and the rehearsal of a whole
-// fleet bring one of their own.
+// All that the engine asks of a model.  backend.c fills it from a struct model; tests and the
+// rehearsal of a whole fleet bring one of their own.
 struct engine_backend {
   void *context;              // handed to every call
   int vocabulary, positions;  // token ids are below the first; sequences no longer than the second
@@ -28,33 +29,37 @@ struct engine_backend {
   size_t page_bytes;          // of one page of KERNEL_PAGE_TOKENS positions, a multiple of 64
   uint64_t memory_available;  // bytes the cache may be sized by when the options do not say
   // model_forward's contract.
-  void (*forward)(void *context, const struct kernel_cache *cache, const struct model_batch *batch, float *logits);
+  void (*forward)(void *context, const struct kernel_cache *cache, const struct model_batch *batch,
+                  float *logits);
   bool (*is_end)(void *context, int32_t id);
-  void (*detokenize)(void *context, struct detokenizer *d, int32_t id, bool show_special, struct buffer *out);
+  void (*detokenize)(void *context, struct detokenizer *d, int32_t id, bool show_special,
+                     struct buffer *out);
   void (*flush)(void *context, struct detokenizer *d, struct buffer *out);
 };
-struct engine *engine_new_backend(const struct engine_backend *backend, const struct engine_options *options,
-                                  struct error *e);
+struct engine *engine_new_backend(const struct engine_backend *backend,
+                                  const struct engine_options *options, struct error *e);
 
 // The options with every 0 replaced by its number, and the pages that this makes.
 struct engine_limits {
   int context, sequences, queue, step_tokens;
   int pages;
 };
-bool engine_limits_resolve(const struct engine_backend *backend, const struct engine_options *options,
-                           struct engine_limits *out, struct error *e);
+bool engine_limits_resolve(const struct engine_backend *backend,
+                           const struct engine_options *options, struct engine_limits *out,
+                           struct error *e);
 
 // ---------------------------------------------------------------------------------------- pages
 
-// One page of the KV cache.  States: free (in the free list); private (referenced, not known: being filled);
-// known (full, in the table under its parent and tokens), referenced or cached (no reference, in the LRU list).
+// One page of the KV cache.  States: free (in the free list); private (referenced, not known: being
+// filled); known (full, in the table under its parent and tokens), referenced or cached (no
+// reference, in the LRU list).
 struct page {
   int32_t tokens[KERNEL_PAGE_TOKENS];  // what was computed into it, once known
-  int32_t parent;                      // known page with the 16 tokens before these, -1 = these begin the sequence
-  int32_t references;                  // sequences that use it
-  int32_t children;                    // known pages whose parent this is
-  int32_t bucket_next;                 // of the table's chain; of the free list when free; -1 ends
-  int32_t older, newer;                // LRU list of cached pages; -1 ends
+  int32_t parent;       // known page with the 16 tokens before these, -1 = these begin the sequence
+  int32_t references;   // sequences that use it
+  int32_t children;     // known pages whose parent this is
+  int32_t bucket_next;  // of the table's chain; of the free list when free; -1 ends
+  int32_t older, newer;  // LRU list of cached pages; -1 ends
   bool known;
 };
 struct page_pool {
@@ -69,13 +74,16 @@ struct page_pool {
 void engine_pages_init(struct page_pool *p, int count);
 void engine_pages_clear(struct page_pool *p);
 int engine_pages_available(const struct page_pool *p);  // free or evictable
-int32_t engine_pages_take(struct page_pool *p);         // one private page; -1 when none is available
-// The known page with these KERNEL_PAGE_TOKENS tokens after `parent`, referenced for the caller; -1 = none.
+int32_t engine_pages_take(struct page_pool *p);  // one private page; -1 when none is available
+// The known page with these KERNEL_PAGE_TOKENS tokens after `parent`, referenced for the caller; -1
+// = none.
 int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *tokens);
-// Makes a full private page known.  Returns it, or the page that was known already with the same content, in
-// which case the reference has moved there and `page` is free.
-int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens, int32_t page);
-void engine_pages_release(struct page_pool *p, const int32_t *table, int count);  // a sequence's, in order
+// Makes a full private page known.  Returns it, or the page that was known already with the same
+// content, in which case the reference has moved there and `page` is free.
+int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens,
+                             int32_t page);
+void engine_pages_release(struct page_pool *p, const int32_t *table,
+                          int count);  // a sequence's, in order
 
 // ---------------------------------------------------------------------------------------- sampling
 
@@ -96,11 +104,12 @@ struct sampler_input {
 };
 void engine_sampler_init(struct sampler *s, int vocabulary);
 void engine_sampler_clear(struct sampler *s);
-// Sets event->id, and logprob, top_count, top when wanted.  Advances *random by one draw, unless greedy.
-// False: the logits are no numbers one can choose by; *e names the token.
+// Sets event->id, and logprob, top_count, top when wanted.  Advances *random by one draw, unless
+// greedy. False: the logits are no numbers one can choose by; *e names the token.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e);
-bool engine_request_check(const struct engine_request *r, int context, int vocabulary, struct error *e);
+bool engine_request_check(const struct engine_request *r, int context, int vocabulary,
+                          struct error *e);
 
 // ---------------------------------------------------------------------------------------- text
 
@@ -116,7 +125,9 @@ struct held_text {
 size_t engine_text_scan(struct held_text *t, const struct str *stops, int stop_count);
 void engine_text_drop(struct held_text *t, size_t length);  // they were handed out
 
-// ---------------------------------------------------------------------------------------- sequences
+// --------------------------------------------------------------------------------------- sequences
+
+#define TIME_NEVER UINT64_MAX
 
 struct sequence {
   uint64_t arrival;              // order of submission; smaller = older
@@ -142,7 +153,7 @@ struct sequence {
 
   struct detokenizer detokenizer;
   struct held_text held;
-  uint64_t submitted_ns, admitted_ns, first_token_ns;  // 0 = not yet
+  uint64_t submitted_ns, admitted_ns, first_token_ns;  // the world's clock; TIME_NEVER = not yet
 };
 // Copies the checked request.
 struct sequence *engine_sequence_new(const struct engine_request *r, int context);
@@ -155,7 +166,8 @@ struct sequence_list {
 };
 void engine_list_insert(struct sequence_list *l, struct sequence *s);
 void engine_list_remove(struct sequence_list *l, struct sequence *s);
-int engine_list_after(const struct sequence_list *l, uint64_t arrival);  // how many are that old or older
+int engine_list_after(const struct sequence_list *l,
+                      uint64_t arrival);  // how many are that old or older
 
 // ---------------------------------------------------------------------------------------- streams
 
@@ -195,9 +207,10 @@ struct stats_window {
 };
 void engine_stats_add(struct stats_window *w, uint64_t end_ns, uint64_t step_ns, int prefill_tokens,
                       int decode_tokens);
-void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill, double *decode);
+void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill,
+                        double *decode);
 
-// ---------------------------------------------------------------------------------------- the engine
+// -------------------------------------------------------------------------------------- the engine
 
 // One forward pass being put together; arrays are as long as a step can need.
 struct step {
@@ -250,9 +263,13 @@ struct engine {
 void engine_wake(struct engine *en);  // lock held
 // Chooses the next batch: fills en->step.  False when no sequence can go on.
 bool engine_schedule(struct engine *en);
-void engine_schedule_done(struct engine *en);  // after its forward pass: counts, publishes full pages
-void engine_schedule_done(struct engine *en);  // after its forward pass: counts, publishes full pages
-// Takes one sampled token (or the failure to get one) of a running sequence: text, stops, events, the end.
+void engine_schedule_done(
+    struct engine *en);  // after its forward pass: counts, publishes full pages
+void engine_schedule_done(
+    struct engine *en);  // after its forward pass: counts, publishes full pages
+// Takes one sampled token (or the failure to get one) of a running sequence: text, stops, events,
+// the end.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits);
 // Ends a sequence: END event, pages back, memory freed.  It must not be in a list.
-void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish, const char *why);
+void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
+                   const char *why);

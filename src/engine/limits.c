@@ -4,8 +4,8 @@
 //
 //   sequences, step_tokens ─▶ cache bytes ─▶ pages ─▶ context ≤ pages × KERNEL_PAGE_TOKENS
 //
-// What holds afterwards and the scheduler relies on: one sequence of full length fits the cache alone, and a step
-// has room for one token of every sequence.
+// What holds afterwards and the scheduler relies on: one sequence of full length fits the cache
+// alone, and a step has room for one token of every sequence.
 
 #include "engine/internal.h"
 
@@ -18,11 +18,13 @@
 
 static bool in_range(const char *name, int value, int most, struct error *e) {
   if (value >= 0 && value <= most) return true;
-  return error_set(e, ERROR_INPUT, "engine option %s: %d is out of range; choose 1 to %d, or 0 for the default",
+  return error_set(e, ERROR_INPUT,
+                   "engine option %s: %d is out of range; choose 1 to %d, or 0 for the default",
                    name, value, most);
 }
 
-static bool resolve_batch(const struct engine_options *o, struct engine_limits *l, struct error *e) {
+static bool resolve_batch(const struct engine_options *o, struct engine_limits *l,
+                          struct error *e) {
   if (!in_range("sequences", o->sequences, MODEL_BATCH_MAX, e)) return false;
   if (!in_range("step_tokens", o->step_tokens, MODEL_BATCH_MAX, e)) return false;
   if (!in_range("queue", o->queue, QUEUE_MAX, e)) return false;
@@ -31,13 +33,16 @@ static bool resolve_batch(const struct engine_options *o, struct engine_limits *
   if (!o->sequences && l->sequences > l->step_tokens) l->sequences = l->step_tokens;
   l->queue = o->queue ? o->queue : DEFAULT_QUEUE;
   if (l->sequences <= l->step_tokens) return true;
-  return error_set(e, ERROR_INPUT,
-                   "engine option step_tokens: %d is less than sequences (%d), which all get a token in each "
-                   "step; raise the first or lower the second",
-                   l->step_tokens, l->sequences);
+  return error_set(
+      e, ERROR_INPUT,
+      "engine option step_tokens: %d is less than sequences (%d), which all get a token in each "
+      "step; raise the first or lower the second",
+      l->step_tokens, l->sequences);
 }
 
-static uint64_t pages_for(uint64_t tokens) { return (tokens + KERNEL_PAGE_TOKENS - 1) / KERNEL_PAGE_TOKENS; }
+static uint64_t pages_for(uint64_t tokens) {
+  return (tokens + KERNEL_PAGE_TOKENS - 1) / KERNEL_PAGE_TOKENS;
+}
 
 // Enough for `sequences` of a usual length, and for one of the length that was asked for.
 static uint64_t default_cache_bytes(const struct engine_backend *b, int context, int sequences) {
@@ -53,7 +58,8 @@ bool engine_limits_resolve(const struct engine_backend *b, const struct engine_o
   struct engine_limits l = {0};
   if (!resolve_batch(o, &l, e)) return false;
   if (o->context < 0 || o->context == 1 || o->context > b->positions)
-    return error_set(e, ERROR_INPUT, "engine option context: %d is out of range; this model takes 2 to %d, or 0",
+    return error_set(e, ERROR_INPUT,
+                     "engine option context: %d is out of range; this model takes 2 to %d, or 0",
                      o->context, b->positions);
   l.context = o->context ? o->context : b->positions;
   uint64_t bytes = o->cache_bytes ? o->cache_bytes : default_cache_bytes(b, l.context, l.sequences);
@@ -61,12 +67,14 @@ bool engine_limits_resolve(const struct engine_backend *b, const struct engine_o
   l.pages = pages < PAGES_MAX ? (int)pages : PAGES_MAX;
   uint64_t wanted = pages_for((uint64_t)(o->context ? o->context : 2));
   if (pages < wanted)
-    return error_set(e, ERROR_MEMORY,
-                     "the KV cache of %.1f MiB holds %llu tokens, but a context of %d needs %.1f MiB; lower the "
-                     "engine option context or raise cache_bytes",
-                     (double)bytes / (1 << 20), (unsigned long long)pages * KERNEL_PAGE_TOKENS, l.context,
-                     (double)(wanted * b->page_bytes) / (1 << 20));
-  if ((uint64_t)l.context > pages * KERNEL_PAGE_TOKENS) l.context = (int)(pages * KERNEL_PAGE_TOKENS);
+    return error_set(
+        e, ERROR_MEMORY,
+        "the KV cache of %.1f MiB holds %llu tokens, but a context of %d needs %.1f MiB; lower the "
+        "engine option context or raise cache_bytes",
+        (double)bytes / (1 << 20), (unsigned long long)pages * KERNEL_PAGE_TOKENS, l.context,
+        (double)(wanted * b->page_bytes) / (1 << 20));
+  if ((uint64_t)l.context > pages * KERNEL_PAGE_TOKENS)
+    l.context = (int)(pages * KERNEL_PAGE_TOKENS);
   *out = l;
   return true;
 }

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// pages.c: the pages of the KV cache: who uses them, and which hold a prefix that can be used again.
+// pages.c: the pages of the KV cache: who uses them, and which hold a prefix that can be used
+// again.
 //
-// A page that is full never changes again.  Then it is published under (parent page, its 16 tokens).  Since the
-// parent is itself known under its own parent and tokens, that key names the whole prefix exactly:
+// A page that is full never changes again.  Then it is published under (parent page, its 16
+// tokens).  Since the parent is itself known under its own parent and tokens, that key names the
+// whole prefix exactly:
 //
 //   [The cat sat on …] ──▶ [the mat and then …] ──▶ [it slept]        a conversation
-//                     └──▶ [a chair because …]                        another one with the same beginning
+//                     └──▶ [a chair because …]        another one, same beginning
 //
-// The 64-bit hash only picks the chain of the table; parent and tokens themselves are compared.  For the key to
-// stay exact no page may be recycled while a known page names it as parent.  That holds by the order of eviction:
-// a sequence that uses a page uses its parents too, and gives back its last page first, so in the LRU list every
-// page is older than its parent and eviction, oldest first, always meets a page without children.
+// The 64-bit hash only picks the chain of the table; parent and tokens themselves are compared.
+// For the key to stay exact no page may be recycled while a known page names it as parent.  That
+// holds by the order of eviction: a sequence that uses a page uses its parents too, and gives back
+// its last page first, so in the LRU list every page is older than its parent and eviction, oldest
+// first, always meets a page without children.
 //
-// Equal content: two sequences may compute the same prefix at the same time, each into pages of its own.  The
-// second to publish gets the first one's page in exchange; kernels are deterministic, so both hold the same bits.
+// Equal content: two sequences may compute the same prefix at the same time, each into pages of its
+// own.  The second to publish gets the first one's page in exchange; kernels are deterministic, so
+// both hold the same bits.
 
 #include <assert.h>
 #include <string.h>
@@ -126,7 +130,8 @@ int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *to
   return index;
 }
 
-int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens, int32_t index) {
+int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens,
+                             int32_t index) {
   struct page *page = &p->pages[index];
   assert(!page->known && page->references == 1);
   int32_t equal = engine_pages_find(p, parent, tokens);

@@ -2,8 +2,9 @@
 //
 // request.c: a request checked, and made into a sequence.
 //
-// Every number of a request has a row in `rules`: its name, where it lies in struct engine_sampling, and what it
-// may be.  A refusal names the field as the header does, the value, and the range.
+// Every number of a request has a row in `rules`: its name, where it lies in struct
+// engine_sampling, and what it may be.  A refusal names the field as the header does, the value,
+// and the range.
 
 #include <math.h>
 #include <string.h>
@@ -37,17 +38,21 @@ static bool check_numbers(const struct engine_sampling *s, struct error *e) {
     float value;
     memcpy(&value, (const char *)s + r->offset, sizeof value);
     if (value >= r->low && value <= r->high && !(r->above && value == r->low)) continue;
-    return error_set(e, ERROR_INPUT, "%s: %g is out of range; choose a number %s %g, at most %g", r->name,
-                     (double)value, r->above ? "above" : "from", (double)r->low, (double)r->high);
+    return error_set(e, ERROR_INPUT, "%s: %g is out of range; choose a number %s %g and at most %g",
+                     r->name, (double)value, r->above ? "above" : "of at least", (double)r->low,
+                     (double)r->high);
   }
-  if (s->top_k < 0) return error_set(e, ERROR_INPUT, "top_k: %d is negative; choose 0 (off) or more", s->top_k);
+  if (s->top_k < 0)
+    return error_set(e, ERROR_INPUT, "top_k: %d is negative; choose 0 (off) or more", s->top_k);
   return true;
 }
 
-static bool check_ids(const char *name, const int32_t *ids, int count, int vocabulary, struct error *e) {
+static bool check_ids(const char *name, const int32_t *ids, int count, int vocabulary,
+                      struct error *e) {
   for (int i = 0; i < count; i++) {
     if (ids[i] >= 0 && ids[i] < vocabulary) continue;
-    return error_set(e, ERROR_INPUT, "%s[%d]: token %d does not exist; this model has tokens 0 to %d", name, i,
+    return error_set(e, ERROR_INPUT,
+                     "%s[%d]: token %d does not exist; this model has tokens 0 to %d", name, i,
                      ids[i], vocabulary - 1);
   }
   return true;
@@ -55,8 +60,8 @@ static bool check_ids(const char *name, const int32_t *ids, int count, int vocab
 
 static bool check_bias(const struct engine_sampling *s, int vocabulary, struct error *e) {
   if (s->bias_count < 0 || s->bias_count > vocabulary)
-    return error_set(e, ERROR_INPUT, "logit_bias: %d entries; at most one for each of %d tokens", s->bias_count,
-                     vocabulary);
+    return error_set(e, ERROR_INPUT, "logit_bias: %d entries; at most one for each of %d tokens",
+                     s->bias_count, vocabulary);
   for (int i = 0; i < s->bias_count; i++) {
     if (s->bias_values[i] >= -100 && s->bias_values[i] <= 100) continue;
     return error_set(e, ERROR_INPUT, "logit_bias[%d]: %g is out of range; choose -100 to 100", i,
@@ -76,11 +81,13 @@ static bool utf8_valid(struct str s) {
 
 static bool check_stops(const struct engine_request *r, struct error *e) {
   if (r->stop_count < 0 || r->stop_count > ENGINE_STOPS)
-    return error_set(e, ERROR_INPUT, "stop: %d strings; at most %d are allowed", r->stop_count, ENGINE_STOPS);
+    return error_set(e, ERROR_INPUT, "stop: %d strings; at most %d are allowed", r->stop_count,
+                     ENGINE_STOPS);
   for (int i = 0; i < r->stop_count; i++) {
     size_t length = r->stops[i].length;
     if (length == 0 || length > ENGINE_STOP_BYTES)
-      return error_set(e, ERROR_INPUT, "stop[%d]: %zu bytes long; choose 1 to %d", i, length, ENGINE_STOP_BYTES);
+      return error_set(e, ERROR_INPUT, "stop[%d]: %zu bytes long; choose 1 to %d", i, length,
+                       ENGINE_STOP_BYTES);
     if (!utf8_valid(r->stops[i])) return error_set(e, ERROR_INPUT, "stop[%d]: not valid UTF-8", i);
   }
   return true;
@@ -94,16 +101,21 @@ static bool check_lengths(const struct engine_request *r, int context, struct er
                      "shorten it or start with a larger context",
                      r->prompt_count, context);
   if (r->max_tokens < 0)
-    return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more", r->max_tokens);
+    return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more",
+                     r->max_tokens);
   if (r->top_logprobs < -1 || r->top_logprobs > ENGINE_TOP_LOGPROBS)
-    return error_set(e, ERROR_INPUT, "top_logprobs: %d is out of range; choose 0 to %d (-1 for none)",
+    return error_set(e, ERROR_INPUT,
+                     "top_logprobs: %d is out of range; choose 0 to %d (-1 for none)",
                      r->top_logprobs, ENGINE_TOP_LOGPROBS);
   return true;
 }
 
-bool engine_request_check(const struct engine_request *r, int context, int vocabulary, struct error *e) {
-  return check_lengths(r, context, e) && check_ids("prompt", r->prompt, r->prompt_count, vocabulary, e) &&
-         check_numbers(&r->sampling, e) && check_bias(&r->sampling, vocabulary, e) && check_stops(r, e);
+bool engine_request_check(const struct engine_request *r, int context, int vocabulary,
+                          struct error *e) {
+  return check_lengths(r, context, e) &&
+         check_ids("prompt", r->prompt, r->prompt_count, vocabulary, e) &&
+         check_numbers(&r->sampling, e) && check_bias(&r->sampling, vocabulary, e) &&
+         check_stops(r, e);
 }
 
 // ---- the sequence
@@ -111,13 +123,15 @@ bool engine_request_check(const struct engine_request *r, int context, int vocab
 static void copy_lists(struct sequence *s, const struct engine_request *r) {
   struct engine_sampling *sampling = &s->sampling;
   size_t biases = (size_t)sampling->bias_count;
-  sampling->bias_ids = (void *)arena_copy(&s->memory, sampling->bias_ids, biases * sizeof *sampling->bias_ids);
+  sampling->bias_ids =
+      (void *)arena_copy(&s->memory, sampling->bias_ids, biases * sizeof *sampling->bias_ids);
   sampling->bias_values =
       (void *)arena_copy(&s->memory, sampling->bias_values, biases * sizeof *sampling->bias_values);
   s->stop_count = r->stop_count;
   s->stops = arena_new(&s->memory, (size_t)r->stop_count * sizeof *s->stops);
   for (int i = 0; i < r->stop_count; i++)
-    s->stops[i] = (struct str){arena_copy(&s->memory, r->stops[i].data, r->stops[i].length), r->stops[i].length};
+    s->stops[i] = (struct str){arena_copy(&s->memory, r->stops[i].data, r->stops[i].length),
+                               r->stops[i].length};
 }
 
 struct sequence *engine_sequence_new(const struct engine_request *r, int context) {
@@ -125,6 +139,7 @@ struct sequence *engine_sequence_new(const struct engine_request *r, int context
   s->sampling = r->sampling;
   copy_lists(s, r);
   s->random = r->sampling.seed;
+  s->submitted_ns = s->admitted_ns = s->first_token_ns = TIME_NEVER;
   s->top_logprobs = r->top_logprobs;
   s->ignore_end = r->ignore_end;
   s->show_special = r->show_special;

@@ -6,17 +6,18 @@
 //                     ─▶ presence and frequency penalties (tokens of the answer)
 //          temperature 0:  the best score, lowest id on ties
 //          else            weight = e^((score - best) / temperature)
-//                          top-k ─▶ top-p of what is left ─▶ min-p ─▶ one draw, walking the kept ids upward
+//                          top-k ─▶ top-p of what is left ─▶ min-p
+//                          one draw, walking the kept ids upward
 //   log-probabilities come from the logits as the model gave them, before all of this.
 //
-// "Better" always means: higher score, then lower id.  Every filter keeps the tokens from the best down to some
-// token, so a filter is just that last token (struct cut), nothing is ever sorted as a whole, and the filters
-// compose by taking the stricter cut.  Top-k finds it with a heap of the k best; top-p heaps only tokens whose
-// weight is at least (1 - top_p) / n of the total: all others together weigh less than 1 - top_p, so the cut
-// cannot lie among them.
+// "Better" always means: higher score, then lower id.  Every filter keeps the tokens from the best
+// down to some token, so a filter is just that last token (struct cut), nothing is ever sorted as a
+// whole, and the filters compose by taking the stricter cut.  Top-k finds it with a heap of the k
+// best; top-p heaps only tokens whose weight is at least (1 - top_p) / n of the total: all others
+// together weigh less than 1 - top_p, so the cut cannot lie among them.
 //
-// The exponential is written out in plain multiplies and adds, four at a time: faster than calling libm for each of
-// 100,000 tokens, and with the same bits on every machine.
+// The exponential is written out in plain multiplies and adds, four at a time: faster than calling
+// libm for each of 100,000 tokens, and with the same bits on every machine.
 
 #include <float.h>
 #include <math.h>
@@ -49,15 +50,17 @@ void engine_sampler_clear(struct sampler *s) {
 
 // ---- exponential
 
-// e^x for x <= 0 within 2e-7 of it: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor series of e^r to r^7, and n put
-// into the exponent bits.  Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
+// e^x for x <= 0 within 2e-7 of it: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor series of e^r
+// to r^7, and n put into the exponent bits.  Adding and subtracting 1.5 * 2^23 rounds to the
+// nearest whole number.
 static inline lanes exponential(lanes x) {
   const lanes round = {0x1.8p23f, 0x1.8p23f, 0x1.8p23f, 0x1.8p23f};
   lane_bits alive = x >= LOWEST_EXPONENT;
   x = (lanes)((lane_bits)x & alive);
   lanes shifted = x * 0x1.715476p+0f + round;
   lanes n = shifted - round;
-  lanes r = x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f;  // ln 2 in two parts: n times the first is exact
+  lanes r =
+      x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f;  // ln 2 in two parts: n times the first is exact
   lanes y = r * (1 / 5040.0f) + 1 / 720.0f;
   y = y * r + 1 / 120.0f;
   y = y * r + 1 / 24.0f;
@@ -121,14 +124,16 @@ static int32_t best_token(const struct sampler *s, int position, struct error *e
   int32_t best = 0;
   for (int i = 0; i < s->vocabulary; i++) {
     if (!(s->scores[i] <= FLT_MAX)) {
-      error_set(e, ERROR_INPUT, "the model gave %s for token %d at position %d; its file may be damaged",
+      error_set(e, ERROR_INPUT,
+                "the model gave %s for token %d at position %d; its file may be damaged",
                 isnan(s->scores[i]) ? "NaN" : "infinity", i, position);
       return -1;
     }
     if (s->scores[i] > s->scores[best]) best = i;
   }
   if (s->scores[best] >= -FLT_MAX) return best;
-  error_set(e, ERROR_INPUT, "the model gave -infinity for every token at position %d; its file may be damaged",
+  error_set(e, ERROR_INPUT,
+            "the model gave -infinity for every token at position %d; its file may be damaged",
             position);
   return -1;
 }
@@ -199,7 +204,8 @@ static struct cut cut_top_p(struct sampler *s, struct cut c, double top_p) {
   for (int i = 0; i < s->vocabulary; i++)
     if (kept(s, c, i) && (double)s->weights[i] >= least) s->heap[count++] = i;
   make_heap(s->scores, true, s->heap, count);
-  for (double sum = 0; count; s->heap[0] = s->heap[--count], sift_down(s->scores, true, s->heap, count, 0)) {
+  for (double sum = 0; count;
+       s->heap[0] = s->heap[--count], sift_down(s->scores, true, s->heap, count, 0)) {
     int32_t id = s->heap[0];
     c = (struct cut){s->scores[id], id};
     sum += (double)s->weights[id];
@@ -225,7 +231,8 @@ static int32_t draw(const struct sampler *s, struct cut c, float least, uint64_t
 
 // ---- log-probabilities
 
-// The best `count` in order, taken from a heap with the worst at its root, so the last place is filled first.
+// The best `count` in order, taken from a heap with the worst at its root, so the last place is
+// filled first.
 static void list_top(struct sampler *s, int count, double normaliser, struct engine_event *event) {
   event->top_count = count < s->vocabulary ? count : s->vocabulary;
   if (!event->top_count) return;

@@ -2,25 +2,30 @@
 //
 // scheduler.c: which tokens of which sequences make up the next forward pass.
 //
-// A running sequence has `pending` = count - computed >= 1 tokens whose K and V are not in its pages.  One pending
-// token is a decode step (or the end of a prompt); more are a prompt, or a preempted sequence computed again.
+// A running sequence has `pending` = count - computed >= 1 tokens whose K and V are not in its
+// pages.  One pending token is a decode step (or the end of a prompt); more are a prompt, or a
+// preempted sequence computed again.
 //
 //   tokens    [ prompt ...................... | generated .... ]
 //              ▲ computed, in pages ▲ chunk ▲   pending
 //
 // A step, in this order:
-//   1. grow    sequences with one pending token get the page it goes to; when pages run out others give way
-//   2. admit   waiting sequences, oldest first, get pages for all their tokens and one more, cached ones included
+//   1. grow    sequences with one pending token get the page it goes to; when there is none
+//              others give way
+//   2. admit   waiting sequences, oldest first, get pages for all their tokens and one more,
+//              cached ones included
 //   3. decode  one token of each sequence that has one pending
 //   4. prefill chunks of prompts, oldest first, in the room that is left
 //
-// Who gives way when pages or places run out: cached prefixes, oldest first (pages.c); then sequences whose
-// consumer does not read (the step cannot use them anyway); then the youngest.  So the oldest sequence that can go
-// on always does, and everyone gets done.  What is preempted keeps its tokens and goes back to its place in the
-// queue; its full pages stay as cached prefixes for as long as nobody needs them.
+// Who gives way when pages or places run out: cached prefixes, oldest first (pages.c); then
+// sequences whose consumer does not read (the step cannot use them anyway); then the youngest.  So
+// the oldest sequence that can go on always does, and everyone gets done.  What is preempted keeps
+// its tokens and goes back to its place in the queue; its full pages stay as cached prefixes for as
+// long as nobody needs them.
 //
-// Equal prompts that arrive together are computed once: before a chunk, a sequence takes pages that became known
-// since it was admitted, and waits a step when somebody in this batch is just computing its next page.
+// Equal prompts that arrive together are computed once: before a chunk, a sequence takes pages that
+// became known since it was admitted, and waits a step when somebody in this batch is just
+// computing its next page.
 
 #include <string.h>
 
@@ -91,8 +96,8 @@ static void make_tables(struct sequence *s) {
   s->pages = memory_new((size_t)pages_for(s->limit) * sizeof *s->pages);
 }
 
-// Takes known pages that continue the sequence, as far as its last token but one: the last is always computed,
-// since its logits are wanted.
+// Takes known pages that continue the sequence, as far as its last token but one: the last is
+// always computed, since its logits are wanted.
 static void take_known(struct engine *en, struct sequence *s) {
   while (s->computed + KERNEL_PAGE_TOKENS < s->count) {
     int i = s->computed / KERNEL_PAGE_TOKENS;
@@ -109,10 +114,12 @@ static void take_known(struct engine *en, struct sequence *s) {
   }
 }
 
-static bool get_place(struct engine *en) { return en->running.count < en->limits.sequences || preempt_paused(en); }
+static bool get_place(struct engine *en) {
+  return en->running.count < en->limits.sequences || preempt_paused(en);
+}
 
-// Pages for every token and one more, or none.  One page per running sequence is left alone: each will want it
-// soon, and would preempt this one for it.
+// Pages for every token and one more, or none.  One page per running sequence is left alone: each
+// will want it soon, and would preempt this one for it.
 static bool get_pages(struct engine *en, struct sequence *s) {
   make_tables(s);
   for (;;) {
@@ -128,8 +135,8 @@ static bool get_pages(struct engine *en, struct sequence *s) {
   }
 }
 
-// Counts tokens that are in the pages for the first time; `found`: they were taken, not computed.  Returns how
-// many of them belong to the prompt.
+// Counts tokens that are in the pages for the first time; `found`: they were taken, not computed.
+// Returns how many of them belong to the prompt.
 static int count_reached(struct engine *en, struct sequence *s, bool found) {
   int prompt = (s->computed < s->prompt_count ? s->computed : s->prompt_count) - s->reached;
   if (s->computed > s->reached) s->reached = s->computed;
@@ -152,7 +159,7 @@ static void admit_all(struct engine *en) {
     engine_list_remove(&en->waiting, s);
     engine_list_insert(&en->running, s);
     count_reached(en, s, true);
-    if (!s->admitted_ns) s->admitted_ns = en->world->monotonic_ns(en->world->context);
+    if (s->admitted_ns == TIME_NEVER) s->admitted_ns = en->world->monotonic_ns(en->world->context);
     i = engine_list_after(&en->waiting, s->arrival);
   }
 }
@@ -164,8 +171,8 @@ static void add_member(struct engine *en, struct sequence *s, int count) {
   int first = step->tokens;
   step->members[step->member_count] =
       (struct step_member){.sequence = s, .count = count, .output = count == pending(s)};
-  step->spans[step->member_count++] =
-      (struct kernel_span){.first = first, .count = count, .position = s->computed, .pages = s->pages};
+  step->spans[step->member_count++] = (struct kernel_span){
+      .first = first, .count = count, .position = s->computed, .pages = s->pages};
   memcpy(step->ids + first, s->tokens + s->computed, (size_t)count * sizeof *step->ids);
   for (int i = 0; i < count; i++) step->positions[first + i] = s->computed + i;
   step->tokens += count;
@@ -200,7 +207,8 @@ static int chunk_of(const struct sequence *s, int room) {
 }
 
 static void add_prefills(struct engine *en) {
-  int room = en->limits.step_tokens - en->step.tokens, share = en->limits.step_tokens / PREFILL_SHARE;
+  int room = en->limits.step_tokens - en->step.tokens,
+      share = en->limits.step_tokens / PREFILL_SHARE;
   if (share < PREFILL_LEAST) share = PREFILL_LEAST;
   if (en->step.tokens && room > share) room = share;
   for (int i = 0; i < en->running.count && room > 0; i++) {
@@ -235,7 +243,8 @@ void engine_schedule_done(struct engine *en) {
     for (; (s->published + 1) * KERNEL_PAGE_TOKENS <= s->computed; s->published++) {
       int32_t *page = &s->pages[s->published];
       int32_t parent = s->published ? page[-1] : -1;
-      *page = engine_pages_publish(&en->pool, parent, s->tokens + s->published * KERNEL_PAGE_TOKENS, *page);
+      *page = engine_pages_publish(&en->pool, parent, s->tokens + s->published * KERNEL_PAGE_TOKENS,
+                                   *page);
     }
   }
 }

@@ -2,10 +2,10 @@
 //
 // stats.c: how fast the engine was in the last ten seconds.
 //
-// A ring with one slot a second; a slot whose number is not the second it should stand for is stale and counts as
-// empty.  Speeds are tokens over the time of the steps that worked on such tokens, so they say how fast prompts
-// and answers go while they go; a step that mixes both counts its time for both.  Throughput over wall time is the
-// difference of the counters in struct engine_stats.
+// A ring with one slot a second; a slot whose number is not the second it should stand for is stale
+// and counts as empty.  Speeds are tokens over the time of the steps that worked on such tokens, so
+// they say how fast prompts and answers go while they go; a step that mixes both counts its time
+// for both.  Throughput over wall time is the difference of the counters in struct engine_stats.
 
 #include "engine/internal.h"
 
@@ -22,9 +22,12 @@ void engine_stats_add(struct stats_window *w, uint64_t end_ns, uint64_t step_ns,
   if (decode_tokens) s->decode_ns += step_ns;
 }
 
-static double rate(uint64_t tokens, uint64_t ns) { return ns ? (double)tokens * 1e9 / (double)ns : 0; }
+static double rate(uint64_t tokens, uint64_t ns) {
+  return ns ? (double)tokens * 1e9 / (double)ns : 0;
+}
 
-void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill, double *decode) {
+void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill,
+                        double *decode) {
   struct stats_second sum = {0};
   uint64_t now = now_ns / SECOND_NS;
   for (int i = 0; i < STATS_SECONDS; i++) {

@@ -2,26 +2,29 @@
 //
 // stream.c: the ring of events between the engine and one consumer.
 //
-//   engine thread ── push ──▶ [ slot slot slot … ENGINE_STREAM_EVENTS ] ── engine_stream_next ──▶ consumer
-//        ▲                                                                       │
-//        └──────────── wake, when the ring was full and has room again ──────────┘
+//   engine ── push ──▶ [ slot slot slot … ENGINE_STREAM_EVENTS ] ── engine_stream_next ──▶ consumer
+//      ▲                                                                      │
+//      └───────────── wake, when the ring was full and has room again ────────┘
 //
-// One lock, the engine's, guards all rings: it is held for a copy of one event, thousands of times shorter than a
-// step.  The bytes of an event's text live in its slot; reading swaps that buffer with the consumer's own, so no
-// text is copied twice and nothing is allocated once the buffers have grown.
+// One lock, the engine's, guards all rings: it is held for a copy of one event, thousands of times
+// shorter than a step.  The bytes of an event's text live in its slot; reading swaps that buffer
+// with the consumer's own, so no text is copied twice and nothing is allocated once the buffers
+// have grown.
 //
-// A step starts only for sequences whose ring has STREAM_ROOM left, so a push always finds a slot and the end of a
-// sequence can always be told.
+// A step starts only for sequences whose ring has STREAM_ROOM left, so a push always finds a slot
+// and the end of a sequence can always be told.
 //
-// Freeing and notify: a consumer's callback runs without the lock.  A stream that is freed while it is listed is
-// struck off the list; one whose callback is running right now makes engine_stream_free wait for that call.  So
-// after engine_stream_free the engine never calls it again.
+// Freeing and notify: a consumer's callback runs without the lock.  A stream that is freed while it
+// is listed is struck off the list; one whose callback is running right now makes
+// engine_stream_free wait for that call.  So after engine_stream_free the engine never calls it
+// again.
 
 #include <assert.h>
 
 #include "engine/internal.h"
 
-void engine_stream_push(struct engine_stream *s, const struct engine_event *event, struct str text) {
+void engine_stream_push(struct engine_stream *s, const struct engine_event *event,
+                        struct str text) {
   assert(s->count < ENGINE_STREAM_EVENTS);
   struct stream_slot *slot = &s->slots[(s->first + s->count) % ENGINE_STREAM_EVENTS];
   slot->event = *event;
@@ -32,7 +35,9 @@ void engine_stream_push(struct engine_stream *s, const struct engine_event *even
   s->engine->notify[s->engine->notify_count++] = s;
 }
 
-bool engine_stream_full(const struct engine_stream *s) { return s->count + STREAM_ROOM > ENGINE_STREAM_EVENTS; }
+bool engine_stream_full(const struct engine_stream *s) {
+  return s->count + STREAM_ROOM > ENGINE_STREAM_EVENTS;
+}
 
 void engine_stream_notify(struct engine *en) {
   pthread_mutex_lock(&en->lock);

@@ -7,11 +7,11 @@
 //   handed out already │ sure ........ │ may become a stop │      stop "\n\nUser"
 //                      │ "well, yes."  │ "\n\nUs"          │
 //
-// Only the longest suffix that begins some stop string stays back.  Therefore every stop string that is found
-// lies within the held text as a whole, and cutting before it takes back nothing.
+// Only the longest suffix that begins some stop string stays back.  Therefore every stop string
+// that is found lies within the held text as a whole, and cutting before it takes back nothing.
 //
-// Which stop wins does not depend on how the text was cut into tokens: the one that is complete first; of several
-// complete at the same byte the longest, so that the least is shown.
+// Which stop wins does not depend on how the text was cut into tokens: the one that is complete
+// first; of several complete at the same byte the longest, so that the least is shown.
 
 #include <string.h>
 
