@@ -25,7 +25,7 @@
 #define PAGES_EACH ((TOKENS + KERNEL_PAGE_TOKENS - 1) / KERNEL_PAGE_TOKENS)
 #define SEQUENCES 3
 
-// ---------------------------------------------------------------------------- the model under test
+// ---- the model under test
 
 struct fixture {
   struct buffer file;
@@ -84,7 +84,7 @@ static void feed(struct fixture *f, int s, const int32_t *ids, int position, int
   model_forward(f->model, &f->cache, &batch, logits);
 }
 
-// ---------------------------------------------------------------------------- the oracle
+// ---- the oracle
 
 struct oracle {
   struct gguf gguf;
@@ -239,7 +239,7 @@ static void oracle_close(struct oracle *r) {
   free(r->values);
 }
 
-// ---------------------------------------------------------------------------- against the oracle
+// ---- against the oracle
 
 // Root mean square difference of the logits, relative to their own spread.
 static double distance(const float *ours, const double *theirs, int count) {
@@ -308,7 +308,7 @@ static void every_variant_computes_what_the_oracle_does(void **state) {
   for (size_t i = 0; i < COUNT_OF(variants); i++) compare_with_oracle(&variants[i], 5e-4);
 }
 
-// ---------------------------------------------------------------------------- against itself
+// ---- against itself
 
 static const struct test_model_options itself[] = {
     {.seed = 21, .dtype = KERNEL_F32},

@@ -56,7 +56,7 @@ static void free_cache(struct kernel_cache *c) {
   memory_free_big(c->base, c->page_bytes * (size_t)c->pages);
 }
 
-// ---------------------------------------------------------------------------- the golden story
+// ---- the golden story
 
 static void tell_story(struct model *m, struct buffer *out) {
   const struct model_config *c = model_config(m);
@@ -104,7 +104,7 @@ static void the_story_is_told_word_for_word(void **state) {
   buffer_clear(&expected);
 }
 
-// ---------------------------------------------------------------------------- written files
+// ---- written files
 
 static const struct test_model_options shape = {
     .seed = 5, .layers = 2, .vocabulary = 300, .context = 64};
@@ -230,7 +230,7 @@ static void both_formats_give_the_same_model(void **state) {
   }
 }
 
-// ---------------------------------------------------------------------------- damaged files
+// ---- damaged files
 
 static void expect_refusal(const struct error *e, const char *what) {
   assert_null(strpbrk(e->text, "\r\n"));

@@ -25,7 +25,7 @@ struct test_model_options test_model_defaults(const struct test_model_options *o
   return d;
 }
 
-// ---------------------------------------------------------------------------- the tokenizer
+// ---- the tokenizer
 
 struct vocabulary {
   struct arena arena;
@@ -119,7 +119,7 @@ static void write_tokenizer(struct gguf_writer *w, const struct test_model_optio
   arena_clear(&v.arena);
 }
 
-// ---------------------------------------------------------------------------- the settings
+// ---- the settings
 
 static void write_settings(struct gguf_writer *w, const struct test_model_options *o) {
   gguf_writer_string(w, "general.architecture", STR("llama"));
@@ -143,7 +143,7 @@ static void write_settings(struct gguf_writer *w, const struct test_model_option
     gguf_writer_u32(w, "llama.rope.scaling.original_context_length", (uint32_t)o->rope_original);
 }
 
-// ---------------------------------------------------------------------------- the weights
+// ---- the weights
 
 struct weights {
   struct gguf_writer *writer;
