@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_model.c: see test_model.h.
+// test_model.c: random llama models from one generator, splitmix64, seeded by the options.
+//
+// Settings, tokenizer and weights are written in a fixed order, matrices row by row through
+// quantise.c, so a file depends on the options alone.
 
 #include "test_model.h"
 
