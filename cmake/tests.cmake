@@ -11,6 +11,7 @@ file(GLOB support_sources CONFIGURE_DEPENDS test/support/*.c)
 list(FILTER support_sources EXCLUDE REGEX "/replay_main\\.c$")
 if(support_sources)
   add_library(test_support STATIC ${support_sources})
+  target_include_directories(test_support PUBLIC test)
 endif()
 
 foreach(source IN LISTS test_sources)

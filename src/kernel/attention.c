@@ -127,7 +127,7 @@ struct piece {
 };
 
 struct tile_scratch {
-  float *q;       // [queries][head_dim], scaled
+  float *q;       // [queries][QUERY_STRIDE], scaled
   float *scores;  // [queries][SEGMENT_TOKENS]
 };
 
@@ -157,9 +157,10 @@ static int64_t row_of(const struct attention_job *j, const struct tile *t, int t
 }
 
 static void load_queries(const struct attention_job *j, const struct tile *t, float *q) {
-  int n = t->heads * j->cache->head_dim;
-  for (int i = 0; i < t->tokens; i++)
-    j->context->leaves->scale(j->q + row_of(j, t, i), j->scale, n, q + i * n);
+  int head_dim = j->cache->head_dim;
+  for (int i = 0; i < t->tokens * t->heads; i++)
+    j->context->leaves->scale(j->q + row_of(j, t, i / t->heads) + i % t->heads * head_dim, j->scale,
+                              head_dim, q + i * QUERY_STRIDE);
 }
 
 static void attend_segment(const struct attention_job *j, const struct tile *t, int segment,
@@ -209,7 +210,8 @@ static void write_out(const struct attention_job *j, const struct tile *t, struc
 static void attend_tile(const struct attention_job *j, const struct tile *t, float *memory) {
   size_t piece = piece_floats(j->cache->head_dim);
   struct piece all = piece_at(memory), next = piece_at(memory + piece);
-  struct tile_scratch s = {memory + 2 * piece, memory + 3 * piece};
+  float *rest = memory + 2 * piece;
+  struct tile_scratch s = {rest, rest + QUERY_TILE * QUERY_STRIDE};
   load_queries(j, t, s.q);
   attend_segment(j, t, 0, &s, all);
   for (int segment = 1; segment < segments_of(t); segment++) {
@@ -221,7 +223,7 @@ static void attend_tile(const struct attention_job *j, const struct tile *t, flo
 
 static void attend_piece(const struct attention_job *j, const struct tile *t, int segment,
                          struct piece into, float *memory) {
-  struct tile_scratch s = {memory, memory + piece_floats(j->cache->head_dim)};
+  struct tile_scratch s = {memory, memory + QUERY_TILE * QUERY_STRIDE};
   load_queries(j, t, s.q);
   attend_segment(j, t, segment, &s, into);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kernel/internal.h"
+#include "probe/probe.h"
 
 #define FIRST_TOKENS 32  // room made by kernel_context_new, before anybody reserves
 #define FIRST_COLUMNS 4096
@@ -55,12 +56,30 @@ size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns) {
   return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
 }
 
+// The leaves of `isa`, or NULL where the processor lacks something they use.
+static const struct kernel_leaves *leaves_of(enum kernel_isa isa) {
+  struct probe_cpu cpu;
+  probe_cpu_read(&cpu);
+#if defined(__x86_64__)
+  bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
+  bool avx512 = avx2 && cpu.avx512 && cpu.avx512_vnni && cpu.avx512_bf16;
+  if (isa == KERNEL_ISA_AVX512) return avx512 ? &kernel_leaves_avx512 : NULL;
+#endif
+  return isa == KERNEL_ISA_PORTABLE ? &kernel_leaves_portable : NULL;
+}
+
 static const struct kernel_leaves *choose_leaves(enum kernel_isa isa, struct error *e) {
-  if (isa == KERNEL_ISA_AUTO || isa == KERNEL_ISA_PORTABLE) return &kernel_leaves_portable;
-  error_set(e, ERROR_UNSUPPORTED,
-            "this processor does not have the instruction set \"%s\"; choose \"auto\"",
-            kernel_isa_name(isa));
-  return NULL;
+  if (isa != KERNEL_ISA_AUTO) {
+    const struct kernel_leaves *named = leaves_of(isa);
+    if (!named)
+      error_set(e, ERROR_UNSUPPORTED,
+                "this processor does not have the instruction set \"%s\"; choose \"auto\"",
+                kernel_isa_name(isa));
+    return named;
+  }
+  const struct kernel_leaves *best = leaves_of(KERNEL_ISA_AVX512);
+  if (!best) best = leaves_of(KERNEL_ISA_AVX2);
+  return best ? best : &kernel_leaves_portable;
 }
 
 // The larger of what a product and what attention want at one time.
@@ -70,8 +89,8 @@ static size_t thread_bytes(void) {
   size_t small =
       (2 * sizeof(float) + 2) * PRIVATE_ELEMENTS + OPERANDS * TOKEN_GRAIN * SCRATCH_ALIGN;
   size_t product = (floats > quants ? floats : quants) + small;
-  size_t attention =
-      (size_t)QUERY_TILE * (SEGMENT_TOKENS + 3 * (KERNEL_HEAD_DIM_MAX + 2)) * sizeof(float);
+  size_t query = SEGMENT_TOKENS + QUERY_STRIDE + 2 * (KERNEL_HEAD_DIM_MAX + 2);
+  size_t attention = (size_t)QUERY_TILE * query * sizeof(float);
   return product > attention ? product : attention;
 }
 

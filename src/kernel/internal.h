@@ -33,6 +33,7 @@
 #define TOKEN_GRAIN 12         // token chunks are multiples of this: of every leaf's tile height
 #define SEGMENT_TOKENS 256     // positions whose softmax is one piece; a multiple of 16
 #define QUERY_TILE 12          // (token, head) pairs that share a pass over keys and values
+#define QUERY_STRIDE 1040      // floats between a tile's queries: fixed, and no multiple of 4 KiB
 #define PRIVATE_ELEMENTS 8192  // a batch this small is converted by every thread for itself
 #define ATTENTION_BYTES_MAX (64u << 20)  // of unmerged pieces; beyond, threads take whole rows
 #define SCRATCH_ALIGN 64
@@ -103,7 +104,7 @@ struct kernel_leaves {
   void (*unpack[KERNEL_DTYPES])(const uint8_t *group, int64_t pack_columns, int64_t first,
                                 int64_t columns, uint8_t *panel);
   // scores[queries][SEGMENT_TOKENS], columns 0..keys rounded up to a page, = q · k.
-  // q is [queries][head_dim]; first is a multiple of 16.
+  // q is [queries][QUERY_STRIDE]; first is a multiple of 16.
   void (*attention_scores)(const struct kv_view *k, int first, int keys, const float *q,
                            int queries, float *scores);
   // p[0..keys) = exp(p - max p); returns the maximum and the sum.  keys >= 1.

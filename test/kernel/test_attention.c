@@ -37,7 +37,8 @@ struct sequence {
 };
 
 static struct fixture open_kernel(int threads, enum kernel_isa isa, struct shape s) {
-  struct fixture f = {pool_new(threads, NULL), NULL, s, {LAYERS, s.kv_heads, s.head_dim, PAGES, 0, 0}};
+  struct fixture f = {
+      pool_new(threads, NULL), NULL, s, {LAYERS, s.kv_heads, s.head_dim, PAGES, 0, 0}};
   f.kernel = kernel_context_new(f.pool, isa, NULL);
   f.cache.page_bytes = kernel_page_bytes(LAYERS, s.kv_heads, s.head_dim);
   f.cache.base = memory_try_big(PAGES * f.cache.page_bytes, "test", NULL);

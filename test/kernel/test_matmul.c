@@ -154,7 +154,8 @@ static const enum kernel_isa isas[] = {KERNEL_ISA_PORTABLE, KERNEL_ISA_AVX2, KER
 
 static void test_products_are_right(void **state) {
   (void)state;
-  static const int64_t shapes[][2] = {{1, 32}, {16, 64}, {33, 96}, {50, 160}, {7, 1536}, {130, 576}};
+  static const int64_t shapes[][2] = {{1, 32},   {16, 64},  {33, 96},
+                                      {50, 160}, {7, 1536}, {130, 576}};
   static const int tokens[] = {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 29, 70};
   for (size_t i = 0; i < COUNT_OF(isas); i++) {
     struct fixture f = open_kernel(2, isas[i]);

@@ -211,7 +211,7 @@ static void attention_scores(const struct kv_view *k, int first, int keys, const
       read_f16((const uint8_t *)(page + d * KERNEL_PAGE_TOKENS), key);
       for (int i = 0; i < queries; i++)
         for (int l = 0; l < LANES; l++)
-          scores[i * SEGMENT_TOKENS + j + l] += key[l] * q[i * k->head_dim + d];
+          scores[i * SEGMENT_TOKENS + j + l] += key[l] * q[i * QUERY_STRIDE + d];
     }
   }
 }
