@@ -84,10 +84,11 @@ static bool check_length(const struct server_model *m, const struct token_list *
     return api_error_set(e, 400, "invalid_request_error", "", param,
                          "the prompt is empty: there is no token to continue");
   if (ids->count < (size_t)m->context) return true;
-  return api_error_set(e, 400, "invalid_request_error", "context_length_exceeded", param,
-                       "the prompt has %zu tokens; this model takes at most %d and one more is "
-                       "needed for the answer; shorten it",
-                       ids->count, m->context - 1);
+  return api_error_set(
+      e, 400, "invalid_request_error", "context_length_exceeded", param,
+      "the prompt has %zu tokens, but this model's context is %d and one token of it is "
+      "needed for the answer; shorten the prompt",
+      ids->count, m->context);
 }
 
 bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
