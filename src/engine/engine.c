@@ -226,7 +226,7 @@ static void publish_stats(struct engine *en) {
 }
 
 static void run_batch(struct engine *en) {
-  uint64_t begun = en->world->monotonic_ns(en->world->context), generated = en->generated_tokens;
+  uint64_t begun = en->world->monotonic_ns(en->world->context);
   forward(en);
   engine_schedule_done(en);
   accept_all(en);
@@ -234,7 +234,7 @@ static void run_batch(struct engine *en) {
   uint64_t ended = en->world->monotonic_ns(en->world->context);
   pthread_mutex_lock(&en->lock);
   engine_stats_add(&en->window, ended, ended - begun, en->step.prefill_tokens,
-                   (int)(en->generated_tokens - generated));
+                   en->step.decode_tokens);
   pthread_mutex_unlock(&en->lock);
 }
 

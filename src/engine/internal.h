@@ -225,6 +225,7 @@ struct step {
   int32_t *outputs;           // [sequences]
   int tokens, output_count;
   int prefill_tokens;  // prompt tokens computed for the first time
+  int decode_tokens;   // members that go on from a generated token
 };
 
 struct engine {

@@ -225,7 +225,8 @@ static void add_prefills(struct engine *en) {
 
 bool engine_schedule(struct engine *en) {
   struct step *step = &en->step;
-  step->member_count = step->tokens = step->output_count = step->prefill_tokens = 0;
+  step->member_count = step->tokens = step->output_count = 0;
+  step->prefill_tokens = step->decode_tokens = 0;
   grow_all(en);
   admit_all(en);
   add_decodes(en);
@@ -238,6 +239,7 @@ void engine_schedule_done(struct engine *en) {
   struct step *step = &en->step;
   for (int i = 0; i < step->member_count; i++) {
     struct sequence *s = step->members[i].sequence;
+    if (s->computed >= s->prompt_count && pending(s) == 1) step->decode_tokens++;
     s->computed += step->members[i].count;
     step->prefill_tokens += count_reached(en, s, false);
     for (; (s->published + 1) * KERNEL_PAGE_TOKENS <= s->computed; s->published++) {
