@@ -276,6 +276,12 @@ static bool make_model(struct pulling *p, const struct store_plan *plan, const c
          error_set_errno(p->e, errno, "cannot rename %s", p->download);
 }
 
+// Files that turned out to be wrong are of no use to the next run.
+static void drop_files(struct pulling *p, const char *model) {
+  unlink(model);
+  unlink(p->download);
+}
+
 // Catches a web page saved under a model's name.  llama2.c files have no mark to look for.
 static bool check_mark(struct pulling *p, const char *path, const char *named) {
   char mark[4] = "";
@@ -284,7 +290,7 @@ static bool check_mark(struct pulling *p, const char *path, const char *named) {
   bool good = file >= 0 && read(file, mark, sizeof mark) == 4 && memcmp(mark, "GGUF", 4) == 0;
   if (file >= 0) close(file);
   if (good) return true;
-  unlink(path);
+  drop_files(p, path);
   return error_set(p->e, ERROR_INPUT, "%s is not a GGUF file: it does not begin with \"GGUF\"",
                    named);
 }
@@ -305,7 +311,7 @@ static bool describe(struct pulling *p, const struct store_plan *plan, const cha
   m->bytes = (uint64_t)info.st_size;
   m->pulled_ms = w->wall_ms(w->context);
   if (!p->pull->sha256 || strcasecmp(p->pull->sha256, m->sha256) == 0) return true;
-  unlink(path);
+  drop_files(p, path);
   return fail_digest(p, named, m->sha256, p->pull->sha256);
 }
 
