@@ -34,6 +34,7 @@ static const struct {
 } supported[] = {{0, KERNEL_F32},  {1, KERNEL_F16},  {30, KERNEL_BF16},
                  {2, KERNEL_Q4_0}, {3, KERNEL_Q4_1}, {8, KERNEL_Q8_0}};
 
+// The refusal lists what is supported, since the way out is another file of the same model.
 bool model_tensor_dtype(const struct tensor *t, enum kernel_dtype *out, struct error *e) {
   for (size_t i = 0; i < COUNT_OF(supported); i++)
     if (supported[i].number == t->type) return *out = supported[i].dtype, true;
@@ -56,6 +57,7 @@ void model_tensor_print_shape(const struct tensor *t, char out[96]) {
   snprintf(out + at, 96 - at, "]");
 }
 
+// Returned by value, so that a call can stand among the arguments of error_set.
 struct model_quoted model_quote(struct str s) {
   struct model_quoted q;
   size_t n = s.length < 64 ? s.length : 64;

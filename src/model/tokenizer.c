@@ -220,6 +220,7 @@ struct tokenizer *tokenizer_new(const struct tokenizer_source *source, struct er
   t->bos = source->bos, t->eos = source->eos, t->eot = source->eot, t->unknown = source->unknown;
   t->add_bos = source->add_bos, t->add_eos = source->add_eos, t->add_space_prefix = source->add_space_prefix;
   copy_texts(t, source);
+  tokenizer_reserve_pieces(&t->pieces, t->count + 256);
   bool good = set_flags_by_type(t, source, e);
   if (good) set_flags_by_text(t);
   good = good && (t->kind == TOKENIZER_BPE ? tokenizer_build_bpe : tokenizer_build_spm)(t, source, e);

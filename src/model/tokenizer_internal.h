@@ -38,6 +38,7 @@ struct pieces {
 int32_t tokenizer_find_piece(const struct pieces *p, struct str text);       // number, -1 = absent
 int32_t tokenizer_add_piece(struct pieces *p, struct str text);              // its number, new (no token) or old
 void tokenizer_set_piece(struct pieces *p, struct str text, int32_t token);  // adds it where needed
+void tokenizer_reserve_pieces(struct pieces *p, int32_t count);              // before the first is added
 void tokenizer_clear_pieces(struct pieces *p);
 
 // ---- tokenizer_merge.c
@@ -130,6 +131,7 @@ struct tokenizer {
   int32_t byte_pieces[256];  // BPE: the piece of each single byte
   int32_t byte_tokens[256];  // the token that stands for each single byte, -1 = none
   struct merges merges;      // BPE
+  bool words_apart;          // SPM: no token has "▁" behind another character
   struct word_rules rules;   // BPE
   struct specials specials;
 };

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 
 #define PROMPTS 8
-#define ANSWER 24
+#define ANSWER 32
 #define CONTEXT 256
 
 struct fixture {
@@ -177,7 +177,7 @@ static const struct engine_options settings[] = {
     {.sequences = 8},
     {.sequences = 8, .step_tokens = 24},
     {.sequences = 3, .step_tokens = 7},
-    {.sequences = 8, .cache_bytes = 1},  // replaced by 20 pages: less than all need
+    {.sequences = 8, .cache_bytes = 1},  // replaced by 12 pages: less than all need
 };
 
 static void check_settings(struct fixture *f, float temperature, const struct answer *reference) {
@@ -187,7 +187,7 @@ static void check_settings(struct fixture *f, float temperature, const struct an
     struct answer answers[PROMPTS];
     struct engine_stats stats;
     size_t page = kernel_page_bytes(c->layers, c->kv_heads, c->head_dim);
-    if (options.cache_bytes) options.cache_bytes = 20 * page;
+    if (options.cache_bytes) options.cache_bytes = 12 * page;
     run_engine(f->model, options, true, temperature, answers, &stats);
     assert_true(stats.cached_tokens > 0);
     assert_true(!options.cache_bytes || stats.preempted > 0);

@@ -61,7 +61,7 @@ static bool check_exact(struct str file, struct error *e) {
   return done;
 }
 
-// ---------------------------------------------------------------------------- right files
+// ---- right files
 
 static void values_come_back(void **state) {
   (void)state;
@@ -148,7 +148,7 @@ static void a_written_model_is_accepted(void **state) {
     }
 }
 
-// ---------------------------------------------------------------------------- damaged files
+// ---- damaged files
 
 static size_t header_length(struct str file) {
   struct gguf g;
@@ -271,7 +271,7 @@ static void hostile_fields_are_refused_by_name(void **state) {
   buffer_clear(&file);
 }
 
-// ---------------------------------------------------------------------------- unusual models
+// ---- unusual models
 
 static void add_nothing(struct gguf_writer *w) { (void)w; }
 static void add_experts(struct gguf_writer *w) { gguf_writer_u32(w, "llama.expert_count", 8); }
@@ -327,7 +327,7 @@ static void unusual_models_are_refused_by_name(void **state) {
   }
 }
 
-// ---------------------------------------------------------------------------- other formats
+// ---- other formats
 
 static const struct {
   struct str bytes;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_tokenizer_dump.c: our half of the comparison with llama.cpp (test/oracle/tokenizer.py drives it and writes
-// its inputs).  Without arguments it is skipped.
+// test_tokenizer_dump.c: our half of the comparison with llama.cpp (test/oracle/tokenizer.py drives
+// it and writes its inputs).  Without arguments it is skipped.
 //
 //   test_model_tokenizer_dump VOCABULARY encode  < requests > ids
 //   test_model_tokenizer_dump VOCABULARY tokens  > one record a token
 //
 // All numbers are 32 bits, little-endian.
-//   VOCABULARY  kind, count, merges, bos, eos, eot, unknown, add_bos, add_eos, add_space_prefix; pre-tokenizer's
-//   name;
-//               count texts; count scores (float); count types; merges texts.  A text is its length and its bytes.
+//   VOCABULARY  kind, count, merges, bos, eos, eot, unknown, add_bos, add_eos, add_space_prefix;
+//   pre-tokenizer's name;
+//               count texts; count scores (float); count types; merges texts.  A text is its length
+//               and its bytes.
 //   request     1 = add_special + 2 = parse_special; text
 //   ids         how many; the ids
 //   token       1 = ends a generation + 2 = special; bytes
@@ -102,7 +103,8 @@ int main(int argc, char **argv) {
   struct error e = {0};
   struct file_map file = {0};
   struct tokenizer *t = NULL;
-  if (file_map_open(&file, argv[1], &e)) t = load((struct str){(const char *)file.data, file.length}, &e);
+  if (file_map_open(&file, argv[1], &e))
+    t = load((struct str){(const char *)file.data, file.length}, &e);
   file_map_close(&file);
   if (!t) {
     fprintf(stderr, "%s\n", e.text);
