@@ -115,6 +115,7 @@ void kernel_context_free(struct kernel_context *k) {
   memory_free_big(k->thread_scratch, (size_t)k->threads * k->thread_bytes);
   memory_free_big(k->shared, k->shared_bytes);
   memory_free_big(k->rope_memory, k->rope_bytes);
+  kernel_memory_close(k);
   memory_free(k);
 }
 

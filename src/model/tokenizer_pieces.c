@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer_pieces.c: the numbered set of byte strings that merging can meet (see tokenizer_internal.h).
+// tokenizer_pieces.c: the numbered set of byte strings that merging can meet (see
+// tokenizer_internal.h).
 //
 //   slots: [hash 32 bits | number + 1] ──> texts[number], tokens[number]
 //
-// Linear probing; a slot with number 0 is empty.  The hash beside the number spares nearly every comparison of
-// texts that differ.
+// Linear probing; a slot with number 0 is empty.  The hash beside the number spares nearly every
+// comparison of texts that differ.
 
 #include <string.h>
 
 #include "model/tokenizer_internal.h"
 
-#define PIECES_FIRST 1024
+#define PIECES_FIRST 1024  // capacity at least
 
 struct piece_slot {
   uint32_t hash;
   int32_t number_plus_one;
 };
 
-static uint32_t hash_text(struct str text) { return (uint32_t)(hash_bytes(text.data, text.length, 0) >> 32); }
+static uint32_t hash_text(struct str text) {
+  return (uint32_t)(hash_bytes(text.data, text.length, 0) >> 32);
+}
 
 static struct piece_slot *find_slot(const struct pieces *p, struct str text, uint32_t hash) {
   uint32_t mask = p->slot_count - 1;
@@ -29,10 +32,11 @@ static struct piece_slot *find_slot(const struct pieces *p, struct str text, uin
   }
 }
 
-static void grow(struct pieces *p) {
+// Makes room for `capacity` pieces, a power of two.
+static void resize(struct pieces *p, int32_t capacity) {
   uint32_t old_count = p->slot_count;
   struct piece_slot *old = p->slots;
-  p->capacity = p->capacity ? p->capacity * 2 : PIECES_FIRST;
+  p->capacity = capacity;
   p->texts = memory_resize(p->texts, (size_t)p->capacity * sizeof *p->texts);
   p->tokens = memory_resize(p->tokens, (size_t)p->capacity * sizeof *p->tokens);
   p->slot_count = (uint32_t)p->capacity * 2;
@@ -46,13 +50,19 @@ static void grow(struct pieces *p) {
   memory_free(old);
 }
 
+void tokenizer_reserve_pieces(struct pieces *p, int32_t count) {
+  int32_t capacity = PIECES_FIRST;
+  while (capacity < count) capacity *= 2;
+  resize(p, capacity);
+}
+
 int32_t tokenizer_find_piece(const struct pieces *p, struct str text) {
   if (p->count == 0) return -1;
   return find_slot(p, text, hash_text(text))->number_plus_one - 1;
 }
 
 int32_t tokenizer_add_piece(struct pieces *p, struct str text) {
-  if (p->count == p->capacity) grow(p);
+  if (p->count == p->capacity) resize(p, p->capacity * 2);
   uint32_t hash = hash_text(text);
   struct piece_slot *slot = find_slot(p, text, hash);
   if (slot->number_plus_one) return slot->number_plus_one - 1;

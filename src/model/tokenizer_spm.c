@@ -2,10 +2,11 @@
 //
 // tokenizer_spm.c: SentencePiece-BPE, the tokenizer of Llama 1 and 2, Mistral and llama2.c.
 //
-// A space is written "▁" (U+2581) in the vocabulary.  A text gets one more space in front (if the model says so,
-// and again after every special token), is cut into UTF-8 characters, and is merged as a whole by score.  A
-// character that is no token falls back to one "<0xNN>" token a byte.  Characters are cut by their first byte
-// alone, so invalid UTF-8 also lands in byte tokens, nothing is lost.
+// A space is written "▁" (U+2581) in the vocabulary.  A text gets one more space in front (if the
+// model says so, and again after every special token), is cut into UTF-8 characters, and is merged
+// as a whole by score.  A character that is no token falls back to one "<0xNN>" token a byte.
+// Characters are cut by their first byte alone, so invalid UTF-8 also lands in byte tokens, nothing
+// is lost.
 
 #include <math.h>
 #include <string.h>
@@ -48,14 +49,27 @@ static void find_byte_tokens(struct tokenizer *t) {
   }
 }
 
-bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source, struct error *e) {
+// Whether "▁" stands behind another character somewhere in the text.
+static bool crosses_words(struct str text) {
+  for (size_t at = 1; at + 3 <= text.length; at++) {
+    if (memcmp(text.data + at, SPACE_MARK, 3) != 0) continue;
+    if (at < 3 || memcmp(text.data + at - 3, SPACE_MARK, 3) != 0) return true;
+  }
+  return false;
+}
+
+bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
+                         struct error *e) {
   t->scores = memory_new((size_t)t->count * sizeof *t->scores);
+  t->words_apart = true;
   for (int32_t id = 0; id < t->count; id++) {
     if (source->scores && !isfinite(source->scores[id]))
-      return error_set(e, ERROR_INPUT, "tokenizer: the score of token %d is not a number; the file is damaged", id);
+      return error_set(e, ERROR_INPUT,
+                       "tokenizer: the score of token %d is not a number; the file is damaged", id);
     if (source->scores) t->scores[id] = source->scores[id];
     tokenizer_set_piece(&t->pieces, t->texts[id], id);
     if (t->texts[id].length > t->longest_piece) t->longest_piece = t->texts[id].length;
+    if (crosses_words(t->texts[id])) t->words_apart = false;
     set_bytes(t, id);
   }
   find_byte_tokens(t);
@@ -79,20 +93,31 @@ static void mark_spaces(struct buffer *out, struct str text, bool prefix) {
   }
 }
 
+static void finish_word(struct encoding *e, struct str text) {
+  tokenizer_merge_symbols(e, text);
+  tokenizer_emit_symbols(e, text);
+  e->symbol_count = 0;
+}
+
+// A "▁" behind another character begins a new word where the vocabulary never joins them: the same
+// ids as from merging the whole text, but the candidates stay few.
 void tokenizer_encode_spm(struct encoding *e, struct str text, bool after_special) {
   const struct tokenizer *t = e->tokenizer;
   struct buffer marked = {0};
   mark_spaces(&marked, text, t->add_space_prefix && after_special);
-  struct str word = buffer_str(&marked);
+  struct str all = buffer_str(&marked);
+  bool was_mark = true;
   e->symbol_count = 0;
-  for (size_t at = 0; at < word.length;) {
-    uint32_t length = promised_length(word.data[at]);
-    if (length > word.length - at) length = (uint32_t)(word.length - at);
-    int32_t piece = tokenizer_find_piece(&t->pieces, (struct str){word.data + at, length});
-    tokenizer_add_symbol(e, (uint32_t)at, length, piece);
+  for (size_t at = 0; at < all.length;) {
+    uint32_t length = promised_length(all.data[at]);
+    if (length > all.length - at) length = (uint32_t)(all.length - at);
+    struct str character = {all.data + at, length};
+    bool is_mark = str_equal(character, STR(SPACE_MARK));
+    if (t->words_apart && is_mark && !was_mark) finish_word(e, all);
+    tokenizer_add_symbol(e, (uint32_t)at, length, tokenizer_find_piece(&t->pieces, character));
+    was_mark = is_mark;
     at += length;
   }
-  tokenizer_merge_symbols(e, word);
-  tokenizer_emit_symbols(e, word);
+  finish_word(e, all);
   buffer_clear(&marked);
 }

@@ -237,12 +237,20 @@ static int on_headers_complete(llhttp_t *llhttp) {
   return 0;
 }
 
+// Both an announced chunk and the bytes that come are held against the limit.
+static int check_room(struct net_parser *p, uint64_t length) {
+  if (length <= p->limits->body_bytes - p->body.length) return 0;
+  refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
+  return -1;
+}
+
+static int on_chunk_header(llhttp_t *llhttp) {
+  return check_room(llhttp->data, llhttp->content_length);
+}
+
 static int on_body(llhttp_t *llhttp, const char *at, size_t length) {
   struct net_parser *p = llhttp->data;
-  if (length > p->limits->body_bytes - p->body.length) {
-    refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
-    return -1;
-  }
+  if (check_room(p, length)) return -1;
   buffer_add(&p->body, at, length);
   return 0;
 }
@@ -256,6 +264,7 @@ static int on_message_complete(llhttp_t *llhttp) {
 
 static const llhttp_settings_t callbacks = {.on_url = on_url,
                                             .on_headers_complete = on_headers_complete,
+                                            .on_chunk_header = on_chunk_header,
                                             .on_body = on_body,
                                             .on_message_complete = on_message_complete};
 
@@ -275,6 +284,7 @@ static const char *line_fault(struct str line) {
   if (line.length < 2 || line.data[line.length - 2] != '\r') return "a line ends in LF without CR";
   if (line.data[0] == ' ' || line.data[0] == '\t')
     return "a header line is folded or begins with a space";
+  if (line.data[0] == ':') return "a header line has no name";
   for (size_t i = 0; i + 2 < line.length; i++) {
     unsigned char c = (unsigned char)line.data[i];
     if ((c < 0x20 && c != '\t') || c == 0x7F) return "a header line has a control character in it";
@@ -282,11 +292,20 @@ static const char *line_fault(struct str line) {
   return NULL;
 }
 
+// llhttp would take any number of spaces; others would not, and two readers of one request must
+// agree.
+static bool is_request_line(struct str line) {
+  int spaces = 0;
+  for (size_t i = 0; i < line.length; i++) spaces += line.data[i] == ' ' || line.data[i] == '\t';
+  return spaces == 2;
+}
+
 static void end_head(struct net_parser *p) {
   llhttp_init(&p->llhttp, HTTP_REQUEST, &callbacks);
   p->llhttp.data = p;
   execute(p, p->head.data, p->head.length);
-  if (p->state == PARSER_HEAD) refuse_llhttp(p, HPE_INTERNAL);  // llhttp saw no end where one is
+  if (p->state == PARSER_HEAD)  // llhttp waits for more: the preface of HTTP/2 ends elsewhere
+    refuse_llhttp(p, p->llhttp.method == HTTP_PRI ? HPE_INVALID_VERSION : HPE_INTERNAL);
 }
 
 // The head now ends in LF: judges the line that it closes.
@@ -301,6 +320,8 @@ static void end_line(struct net_parser *p) {
       refuse_bad(p, "there are too many blank lines before the request");
     return;
   }
+  if (p->line_start == 0 && !is_request_line(line))
+    return refuse_bad(p, "the request line is not of the form METHOD PATH HTTP/1.1");
   p->line_start = p->head.length;
   if (blank) return end_head(p);
   if (++p->lines > HEADER_LINES_MAX)
