@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenize.c: llama.cpp's half of the tokenizer comparison, through its public C interface.
-// tokenizer.py builds and drives it; requests and answers are those of
-// test/model/test_tokenizer_dump.c.
+// llama_tokenize.c: llama.cpp's half of the tokenizer comparison, through its public C interface.
+// tokenizer.py builds and drives it; requests and answers are those of motley_tokenize.c.
 //
-//   tokenize VOCABULARY.gguf encode < requests > ids
-//   tokenize VOCABULARY.gguf tokens > one record a token
+//   llama_tokenize VOCABULARY.gguf encode < requests > ids
+//   llama_tokenize VOCABULARY.gguf tokens > one record a token
 
 #include <stdint.h>
 #include <stdio.h>
