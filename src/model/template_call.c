@@ -113,7 +113,7 @@ static const struct value *named_argument(const struct render *r, const struct a
 static void bind_parameter(struct render *r, const struct closure *c, uint32_t i, const struct arguments *a) {
   const struct parameter *parameter = &c->parameters[i];
   const struct value *named = i < a->count ? &a->values[i] : named_argument(r, a, parameter->symbol);
-  struct value v = value_undefined(UNDEFINED_NAME, r->t->symbols[parameter->symbol]);
+  struct value v = value_undefined(UNDEFINED_PARAMETER, r->t->symbols[parameter->symbol]);
   if (named)
     v = *named;
   else if (parameter->otherwise)
@@ -195,7 +195,8 @@ static bool next_round(struct render *r, struct loop *loop) {
   return true;
 }
 
-// Runs the loop over `iterable` in a scope below `outer`.
+// Runs the loop over `iterable` in a scope below `outer`.  The else branch runs when no round came to its end: as in
+// Jinja, a break or continue in every round counts as none.
 static enum flow run_loop(struct render *r, const struct node *node, struct scope *outer, struct value iterable,
                           int64_t depth0) {
   struct loop *loop = template_allocate(r, sizeof *loop);
@@ -205,6 +206,7 @@ static enum flow run_loop(struct render *r, const struct node *node, struct scop
   loop->current = loop->after = loop->changed = value_absent();
   if (!template_iterate(r, iterable, &loop->iterator)) return FLOW_BREAK;
   enum flow flow = FLOW_NEXT;
+  bool completed = false;
   r->scope = scope;
   while (flow != FLOW_BREAK && next_round(r, loop)) {
     r->line = node->line;
@@ -212,12 +214,10 @@ static enum flow run_loop(struct render *r, const struct node *node, struct scop
     template_bind(r, r->t->symbol_loop, (struct value){.kind = VALUE_LOOP, .loop = loop});
     template_assign(r, node->loop.target, loop->current);
     flow = r->failed ? FLOW_BREAK : template_execute(r, &node->loop.body);
+    completed = completed || flow == FLOW_NEXT;
   }
   scope->count = 0;
-  if (loop->index0 < 0 && !r->failed)
-    flow = template_execute(r, &node->loop.otherwise);
-  else
-    flow = FLOW_NEXT;
+  flow = completed || r->failed ? FLOW_NEXT : template_execute(r, &node->loop.otherwise);
   r->scope = around;
   return flow;
 }

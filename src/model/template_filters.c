@@ -314,7 +314,9 @@ static struct value filter_int(struct render *r, const struct arguments *a) {
   if (value_is_whole(v)) return value_int(value_whole(v));
   if (base != 0 && (base < 2 || base > 36)) base = 10;
   if (v.kind == VALUE_STRING && parse_whole(v.text, (int)base, &whole)) return value_int(whole);
-  if (parse_real(v, &real) && fabs(real) < 9.2e18) return value_int((int64_t)real);
+  bool readable = parse_real(v, &real);
+  if (readable && fabs(real) < 9.2e18) return value_int((int64_t)real);
+  if (readable) return template_fail(r, ERROR_INPUT, "a whole number does not fit into 64 bits");
   return value_given(a->values[1]) ? a->values[1] : value_int(0);
 }
 

@@ -145,6 +145,17 @@ static void format_shortest(struct render *r, const struct spec *spec, double d)
   add_number(r, spec, signbit(d) && !isnan(d), "", text, sizeof text);
 }
 
+static void format_character(struct render *r, const struct spec *spec, struct value v, char align) {
+  char bytes[4];
+  int length = 0;
+  if (value_is_whole(v) && value_whole(v) >= 0 && value_whole(v) <= 0x10FFFF)
+    length = str_utf8_encode((uint32_t)value_whole(v), bytes);
+  else if (v.kind == VALUE_STRING && template_count_characters(v.text) == 1)
+    memcpy(bytes, v.text.data, (size_t)(length = (int)v.text.length));
+  if (!length) template_fail(r, ERROR_INPUT, "the format code 'c' needs one character or its number");
+  format_text(r, spec, (struct str){bytes, (size_t)length}, align);
+}
+
 static bool is_one_of(char c, const char *set) { return c && strchr(set, c); }
 
 // str.format's rules: the type letter must fit the value.
@@ -162,9 +173,7 @@ static void format_value(struct render *r, const struct spec *spec, struct value
     else
       format_real(r, &by_kind, v.real);
   } else if (whole && spec->type == 'c') {
-    char bytes[4];
-    int length = str_utf8_encode((uint32_t)value_whole(v), bytes);
-    format_text(r, spec, (struct str){bytes, (size_t)length}, '<');
+    format_character(r, spec, v, '<');
   } else if (spec->type == 0 || (spec->type == 's' && v.kind == VALUE_STRING)) {
     format_text(r, spec, template_string_of(r, v).text, '<');
   } else {
@@ -236,8 +245,8 @@ static void percent_value(struct render *r, struct spec *spec, struct value v) {
     size_t mark = template_mark(r);
     template_add_repr(r, v);
     format_text(r, spec, template_take(r, mark).text, '>');
-  } else if (spec->type == 'c' && v.kind == VALUE_STRING) {
-    format_text(r, spec, v.text, '>');
+  } else if (spec->type == 'c') {
+    format_character(r, spec, v, '>');
   } else {
     percent_number(r, spec, v);
   }

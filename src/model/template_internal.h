@@ -70,6 +70,7 @@ enum value_kind {
 
 enum undefined_reason {  // decides the sentence that a use of the value fails with
   UNDEFINED_NAME,        // text: the variable's name
+  UNDEFINED_PARAMETER,   // text: the name of a macro's parameter that was not given
   UNDEFINED_ATTRIBUTE,   // text: the attribute's name, of: kind of the object
   UNDEFINED_ELEMENT,     // text: the index as it is printed, of: kind of the object
   UNDEFINED_SENTENCE,    // text: the sentence itself
@@ -386,6 +387,7 @@ struct parser {
   bool failed;
   int depth;        // of the constructs being parsed
   int conditional;  // > 0 inside {% if %}: unknown filters and tests are refused only when reached
+  const struct node *unknown;  // the first one outside of any condition: refused at once
   int loops;        // open {% for %} bodies of the innermost closure
   uint8_t uses;     // USES_… of the innermost closure
 };

@@ -337,7 +337,8 @@ struct value template_get_slice(struct render *r, struct value object, const str
   if (object.kind == VALUE_UNDEFINED) return template_use_undefined(r, object);
   struct slice s;
   int64_t length;
-  if (object.kind != VALUE_RANGE && !repeatable(object)) return no_element(r, object, bounds[0]);
+  if (object.kind != VALUE_RANGE && !repeatable(object))
+    return template_fail(r, ERROR_INPUT, "'%s' object cannot be sliced", template_kind_name(object));
   if (!template_length(object, &length) || !resolve_slice(r, bounds, length, &s)) return value_none();
   if (object.kind == VALUE_RANGE) return slice_range(r, object.range, s);
   return object.kind == VALUE_STRING ? slice_text(r, object, s) : slice_list(r, object, s);

@@ -258,9 +258,14 @@ static void parse_parameters(struct parser *p, struct closure *c) {
     c->parameters = grow(&p->t->arena, c->parameters, c->count, &room, sizeof *c->parameters);
     struct parameter *parameter = &c->parameters[c->count++];
     *parameter = (struct parameter){.symbol = template_symbol(p->t, name->text)};
+    for (uint32_t i = 0; i + 1 < c->count; i++)
+      if (c->parameters[i].symbol == parameter->symbol)
+        template_parser_fail(p, name->line, "there are two parameters '%.*s'", SHOWN(name->text));
     if (template_skip(p, TOKEN_ASSIGN)) {
       parameter->otherwise = template_parse_expression(p, true);
       defaults = true;
+    } else if (parameter->symbol == p->t->symbol_caller) {
+      template_parser_fail(p, name->line, "a parameter 'caller' needs a default");
     } else if (defaults) {
       template_parser_fail(p, name->line, "parameter '%.*s' without a default follows one with a default",
                            SHOWN(name->text));
@@ -441,5 +446,8 @@ bool template_parse_tokens(struct template *t, const struct tokens *tokens, stru
   t->symbol_varargs = template_symbol(t, STR("varargs"));
   t->symbol_kwargs = template_symbol(t, STR("kwargs"));
   t->body = parse_statements(&p, (const char *const[]){NULL});
+  if (p.unknown)
+    template_parser_fail(&p, p.unknown->line, "there is no %s '%.*s'",
+                         p.unknown->kind == NODE_FILTER ? "filter" : "test", SHOWN(p.unknown->call.name));
   return !p.failed;
 }

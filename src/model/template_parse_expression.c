@@ -142,8 +142,10 @@ static struct node *parse_and(struct parser *p) { return parse_logic(p, NODE_AND
 static struct node *parse_or(struct parser *p) { return parse_logic(p, NODE_OR, "or", parse_and); }
 
 static struct node *parse_condition(struct parser *p) {
+  const struct node *unknown = p->unknown;
   struct node *value = parse_or(p);
   while (!p->failed && template_at_name(p, "if")) {
+    p->unknown = unknown;  // what was just read is conditional
     struct node *node = template_node(p, NODE_CONDITION, template_advance(p)->line);
     node->condition.then = value;
     node->condition.test = parse_or(p);
@@ -428,7 +430,7 @@ static struct node *parse_postfix(struct parser *p, struct node *node) {
 }
 
 // The name of a filter or test, its line, and what the table knows of it.
-static struct node *function_node(struct parser *p, enum node_kind kind, struct node *subject, const char *what,
+static struct node *function_node(struct parser *p, enum node_kind kind, struct node *subject,
                                   const struct builtin *(*find)(struct str name)) {
   const struct token *name = template_peek(p);
   struct node *node = template_node(p, kind, name->line);
@@ -436,14 +438,13 @@ static struct node *function_node(struct parser *p, enum node_kind kind, struct 
   node->call.name = name->text;
   node->call.builtin = find(name->text);
   template_node_above(p, node, subject);
-  if (template_expect(p, TOKEN_NAME) && !node->call.builtin && !p->conditional)
-    template_parser_fail(p, name->line, "there is no %s '%.*s'", what, SHOWN(name->text));
+  if (template_expect(p, TOKEN_NAME) && !node->call.builtin && !p->conditional && !p->unknown) p->unknown = node;
   return node;
 }
 
 struct node *template_parse_filters(struct parser *p, struct node *subject, bool first_without_pipe) {
   while (first_without_pipe || template_skip(p, TOKEN_PIPE)) {
-    subject = function_node(p, NODE_FILTER, subject, "filter", template_find_filter);
+    subject = function_node(p, NODE_FILTER, subject, template_find_filter);
     parse_arguments(p, subject);
     first_without_pipe = false;
   }
@@ -467,7 +468,7 @@ static bool at_bare_argument(const struct parser *p) {
 static struct node *parse_test(struct parser *p, struct node *subject) {
   uint32_t line = template_advance(p)->line;
   bool negated = template_skip_name(p, "not");
-  struct node *test = function_node(p, NODE_TEST, subject, "test", template_find_test);
+  struct node *test = function_node(p, NODE_TEST, subject, template_find_test);
   if (template_peek(p)->kind == TOKEN_PAREN_OPEN || !at_bare_argument(p)) {
     parse_arguments(p, test);
   } else {

@@ -39,7 +39,7 @@ bool template_is_alpha(uint32_t c) {
 bool template_is_decimal(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : IN(decimal_ranges, c); }
 bool template_is_upper(uint32_t c) { return c < 0x80 ? c >= 'A' && c <= 'Z' : IN(upper_ranges, c); }
 bool template_is_lower(uint32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : IN(lower_ranges, c); }
-bool template_is_printable(uint32_t c) { return c < 0x7F ? c >= ' ' : !IN(unprintable_ranges, c); }
+bool template_is_printable(uint32_t c) { return c < 0x80 ? c >= ' ' && c != 0x7F : !IN(unprintable_ranges, c); }
 
 static const struct case_run *find_run(const struct case_run *runs, size_t count, uint32_t c) {
   size_t low = 0, high = count;

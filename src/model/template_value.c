@@ -33,6 +33,8 @@ struct value template_use_undefined(struct render *r, struct value v) {
   const char *kind = kind_names[v.of];
   switch ((enum undefined_reason)v.why) {
     case UNDEFINED_NAME: return template_fail(r, ERROR_INPUT, "'%.*s' is undefined", SHOWN(v.text));
+    case UNDEFINED_PARAMETER:
+      return template_fail(r, ERROR_INPUT, "parameter '%.*s' was not given", SHOWN(v.text));
     case UNDEFINED_ATTRIBUTE:
       return template_fail(r, ERROR_INPUT, "'%s object' has no attribute '%.*s'", kind, SHOWN(v.text));
     case UNDEFINED_ELEMENT:
