@@ -37,7 +37,7 @@
 
 #define SOURCE_MAX (1u << 20)           // bytes of a template; the longest known one has 50 KiB
 #define RENDER_MEMORY_MAX (256u << 20)  // bytes of values one rendering may make
-#define RENDER_DEPTH_MAX 1000           // nodes, macros and nested values entered at one time: bounds the C stack
+#define RENDER_DEPTH_MAX 1000           // see struct template_limits; bounds the C stack to about 1 MiB
 #define RANGE_MAX 100000                // items of a range(), the bound of Jinja's sandbox
 #define RANGE_BOUND (1ll << 40)         // of a range's numbers, so that sums of them never overflow
 #define PARAMETERS_MAX 8                // of a built-in function
@@ -422,8 +422,18 @@ struct scope {
   uint32_t count, capacity;
 };
 
+// What stops a rendering.  template_render takes TEMPLATE_… and RENDER_… for these; tests take less.
+struct template_limits {
+  uint32_t steps;         // evaluated nodes
+  int depth;              // nodes, macros and nested values entered at one time
+  size_t output, memory;  // bytes
+};
+bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
+                            const struct template_limits *limits, struct buffer *out, struct error *e);
+
 struct render {
   const struct template *t;
+  struct template_limits limits;
   struct arena arena;
   size_t memory;  // bytes handed out from the arena
   struct buffer *out;

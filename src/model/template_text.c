@@ -18,8 +18,8 @@
 
 void template_add(struct render *r, struct str s) {
   if (r->failed) return;
-  if (s.length > TEMPLATE_OUTPUT_MAX - (r->out->length - r->out_start)) {
-    template_fail(r, ERROR_INPUT, "the text grows beyond %u MiB", TEMPLATE_OUTPUT_MAX >> 20);
+  if (s.length > r->limits.output - (r->out->length - r->out_start)) {
+    template_fail(r, ERROR_INPUT, "the text grows beyond %zu KiB", r->limits.output >> 10);
     return;
   }
   template_charge(r, s.length);
