@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// api.h: the OpenAI wire format: JSON in to plain structs, plain structs out to JSON.  No sockets, no engine thread:
-// everything here is a function of its arguments and can be tested as text.
+// api.h: the OpenAI wire format: JSON in to plain structs, plain structs out to JSON.  No sockets,
+// no engine thread: everything here is a function of its arguments and can be tested as text.
 //
-// Unknown fields are ignored, as OpenAI's own server and clients expect; fields we know but cannot honour are refused
-// by name.  Errors carry the parameter's path ("messages[2].content") for OpenAI's error shape.
+// Unknown fields are ignored, as OpenAI's own server and clients expect; fields we know but cannot
+// honour are refused by name.  Errors carry the parameter's path ("messages[2].content") for
+// OpenAI's error shape.
 #pragma once
 
 #include <jansson.h>
@@ -16,49 +17,65 @@
 #define API_STOPS_MAX ENGINE_STOPS
 
 struct api_error {
-  int status;         // HTTP: 400, 404, 429, 500, 503
-  char type[40];      // "invalid_request_error", "not_found_error", "rate_limit_error", "server_error"
-  char code[40];      // "" = null
-  char param[96];     // "" = null
-  struct error error; // the message
+  int status;  // HTTP: 400, 404, 429, 500, 503
+  // "invalid_request_error", "not_found_error", "rate_limit_error", "server_error"
+  char type[40];
+  char code[40];       // "" = null
+  char param[96];      // "" = null
+  struct error error;  // the message
 };
 
-struct api_request {                  // of either endpoint; owned by api_request_clear
-  bool chat;                          // /v1/chat/completions, else /v1/completions
-  json_t *messages;                   // chat: normalised (content parts joined into one string); NULL else
-  json_t *tools;                      // chat: as given, or NULL
-  struct buffer *prompts;             // completions: each text; prompt_ids instead when token arrays were given
-  struct token_list *prompt_ids;      // [prompt_count] when the prompt was given as ids, else NULL
-  int prompt_count;                   // 1 for chat
-  char *model;                        // as asked, NULL = absent
-  int choices;                        // n, 1..API_CHOICES_MAX
-  int max_tokens;                     // 0 = absent
-  struct engine_sampling sampling;    // bias arrays point into `memory`
+struct api_request {  // of either endpoint; owned by api_request_clear
+  bool chat;          // /v1/chat/completions, else /v1/completions
+  // chat: normalised (content parts joined into one string); NULL else
+  json_t *messages;
+  json_t *tools;  // chat: as given, or NULL
+  // completions: each text; prompt_ids instead when token arrays were given
+  struct buffer *prompts;
+  struct token_list *prompt_ids;    // [prompt_count] when the prompt was given as ids, else NULL
+  int prompt_count;                 // 1 for chat
+  char *model;                      // as asked, in `memory`; NULL = absent
+  int choices;                      // n, 1..API_CHOICES_MAX
+  int max_tokens;                   // 0 = absent
+  struct engine_sampling sampling;  // bias arrays point into `memory`
   bool seed_given;
   int stop_count;
-  struct str stops[API_STOPS_MAX];    // in `memory`
-  int top_logprobs;                   // -1 = none
-  bool stream, stream_usage;          // stream_options.include_usage
-  bool echo;                          // completions
+  struct str stops[API_STOPS_MAX];  // in `memory`
+  int top_logprobs;                 // -1 = none
+  bool stream, stream_usage;        // stream_options.include_usage
+  bool echo;                        // completions
   struct arena memory;
 };
 // body → request.  vocabulary bounds logit_bias ids.
-bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out, struct api_error *e);
+bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
+                       struct api_error *e);
 void api_request_clear(struct api_request *r);
-// Variables for the chat template: messages, tools, add_generation_prompt, bos_token, eos_token.  New reference.
+// Variables for the chat template: messages, tools, add_generation_prompt, bos_token, eos_token.
+// New reference.
 json_t *api_template_variables(const struct api_request *r, struct str bos, struct str eos);
 
-struct api_choice {                   // one generated answer, growing as events come
-  struct buffer text;
-  struct buffer logprobs;             // JSON elements written so far, comma-separated
-  size_t logprob_offset;              // completions: text_offset of the next token
+// What logprobs are made of, as columns of JSON elements: chat has one list of objects, completions
+// four parallel lists.
+enum {
+  API_LOGPROB_TOKENS,
+  API_LOGPROB_VALUES,
+  API_LOGPROB_TOP,
+  API_LOGPROB_OFFSETS,
+  API_LOGPROB_COLUMNS
+};
+
+struct api_choice {    // one generated answer, growing as events come; zeroed = nothing yet
+  struct buffer text;  // whole answers only; a stream keeps none
+  struct buffer logprobs[API_LOGPROB_COLUMNS];  // elements written so far, comma-separated
+  size_t logprob_offset;  // completions: text_offset of the next token, in characters
+  bool started;           // streams: the first chunk, which carries the role or the echo, is out
   bool finished;
   enum engine_finish finish;
   int generated_tokens;
 };
 void api_choice_clear(struct api_choice *c);
 
-struct api_response {                 // what all answers to one request share
+struct api_response {  // what all answers to one request share
   const struct api_request *request;
   const struct tokenizer *tokenizer;  // texts of tokens in logprobs
   char id[40];                        // "chatcmpl-…" or "cmpl-…"
@@ -66,15 +83,21 @@ struct api_response {                 // what all answers to one request share
   uint64_t created_s;
   int prompt_tokens, cached_tokens;
 };
-// One streamed event, "data: {…}\n\n", for choice `index`; the first chunk of a chat choice carries the role.
-void api_write_chunk(const struct api_response *r, int index, bool first, const struct engine_event *event,
+// One streamed event of choice number `index` as "data: {…}\n\n" lines: none for a token whose text
+// is held back, two for the first and often for the last.
+void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
+                     const struct engine_event *event, struct buffer *out);
+void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out);
+void api_choice_add(const struct api_response *r, struct api_choice *c,
+                    const struct engine_event *event);
+void api_write_response(const struct api_response *r, struct api_choice *choices, int count,
+                        struct buffer *out);
+void api_write_error(const struct api_error *e, struct buffer *out);         // {"error":{…}}
+void api_write_stream_error(const struct api_error *e, struct buffer *out);  // as an SSE event
+void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
                      struct buffer *out);
-void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out);  // usage, [DONE]
-void api_choice_add(const struct api_response *r, struct api_choice *c, const struct engine_event *event);
-void api_write_response(const struct api_response *r, struct api_choice *choices, int count, struct buffer *out);
-void api_write_error(const struct api_error *e, struct buffer *out);        // {"error":{…}}
-void api_write_stream_error(const struct api_error *e, struct buffer *out); // as an SSE event
-void api_write_models(const char *const *names, const struct model_config *const *configs, int count,
-                      uint64_t created_s, struct buffer *out);
-bool api_error_set(struct api_error *e, int status, const char *type, const char *code, const char *param,
-                   const char *format, ...) __attribute__((format(printf, 6, 7)));
+void api_write_models(const char *const *names, const struct model_config *const *configs,
+                      int count, uint64_t created_s, struct buffer *out);
+bool api_error_set(struct api_error *e, int status, const char *type, const char *code,
+                   const char *param, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));

@@ -4,12 +4,13 @@
 //
 // Conventions that hold in the whole project:
 //   - A function that can fail returns bool (true = done) or a pointer (NULL = failed) and takes a
-//     `struct error *` as its last parameter.  On failure the error holds ONE line for a person: what, where,
-//     why, what to do.  Outputs are untouched on failure.
-//   - X_init / X_clear work on memory the caller owns; X_new / X_free allocate and release X itself.
-//     X_free(NULL) and X_clear on a zeroed object do nothing.
-//   - Small allocations do not fail: when the system is out of memory the process says so in one line and exits
-//     (the handler is below).  Big or input-sized ones use memory_try and report an error.
+//     `struct error *` as its last parameter.  On failure the error holds ONE line for a person:
+//     what, where, why, what to do.  Outputs are untouched on failure.
+//   - X_init / X_clear work on memory the caller owns; X_new / X_free allocate and release X
+//     itself.  X_free(NULL) and X_clear on a zeroed object do nothing.
+//   - Small allocations do not fail: when the system is out of memory the process says so in one
+//     line and exits (the handler is below).  Big or input-sized ones use memory_try and report an
+//     error.
 #pragma once
 
 #include <stdarg.h>
@@ -19,7 +20,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-// ------------------------------------------------------------------------------------------------- errors
+// ------------------------------------------------------------------------------------------ errors
 
 enum error_kind {
   ERROR_NONE,
@@ -32,7 +33,8 @@ enum error_kind {
   ERROR_CANCELLED,    // the caller asked to stop
 };
 
-#define ERROR_TEXT_MAX 512  // bytes with the NUL; longer texts are cut at a UTF-8 border and end in "…"
+// bytes with the NUL; longer texts are cut at a UTF-8 border and end in "…"
+#define ERROR_TEXT_MAX 512
 
 struct error {
   enum error_kind kind;
@@ -48,13 +50,15 @@ bool error_set_errno(struct error *e, int errno_value, const char *format, ...)
 // Puts "prefix: " in front of the text already there; returns false.
 bool error_prefix(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// ------------------------------------------------------------------------------------------------- memory
+// ------------------------------------------------------------------------------------------ memory
 
-// Zeroed memory; on exhaustion prints one line and exits with status 70.  size 0 gives a valid pointer.
+// Zeroed memory; on exhaustion prints one line and exits with status 70.  size 0 gives a valid
+// pointer.
 void *memory_new(size_t size);
 void *memory_resize(void *block, size_t size);  // new bytes are not zeroed
-// Zeroed, 64-byte aligned memory for big buffers (backed by huge pages where the kernel has them), or NULL with
-// ERROR_MEMORY saying how much was asked `for_what`.  Release with memory_free_big and the same size.
+// Zeroed, 64-byte aligned memory for big buffers (backed by huge pages where the kernel has them),
+// or NULL with ERROR_MEMORY saying how much was asked `for_what`.  Release with memory_free_big and
+// the same size.
 void *memory_try_big(size_t size, const char *for_what, struct error *e);
 void memory_free_big(void *block, size_t size);
 void memory_free(void *block);
@@ -66,12 +70,12 @@ struct arena {
   struct arena_block *blocks;  // newest first
   size_t used;                 // bytes handed out in the newest block
 };
-void *arena_new(struct arena *a, size_t size);  // zeroed, 16-byte aligned
+void *arena_new(struct arena *a, size_t size);                       // zeroed, 16-byte aligned
 char *arena_copy(struct arena *a, const void *data, size_t length);  // copies and appends a NUL
 char *arena_print(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void arena_clear(struct arena *a);
 
-// ------------------------------------------------------------------------------------------------- strings
+// ----------------------------------------------------------------------------------------- strings
 
 // A borrowed run of bytes, not NUL-terminated, usually UTF-8.
 struct str {
@@ -83,7 +87,8 @@ struct str str_of(const char *text);  // NULL gives the empty string
 bool str_equal(struct str a, struct str b);
 bool str_starts(struct str s, struct str prefix);
 struct str str_trim(struct str s);  // without ASCII white space at both ends
-// Bytes of the valid UTF-8 character at s[at], or 0 where there is none (cut short, overlong, surrogate).
+// Bytes of the valid UTF-8 character at s[at], or 0 where there is none (cut short, overlong,
+// surrogate).
 int str_utf8_length(struct str s, size_t at);
 // Decodes that character; returns its length as above and stores the code point.
 int str_utf8_decode(struct str s, size_t at, uint32_t *code_point);
@@ -102,30 +107,34 @@ void buffer_add_str(struct buffer *b, struct str s);
 void buffer_add_text(struct buffer *b, const char *text);
 void buffer_add_char(struct buffer *b, char c);
 void buffer_print(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void buffer_reserve(struct buffer *b, size_t extra);  // afterwards `extra` more bytes fit without moving
+// afterwards `extra` more bytes fit without moving
+void buffer_reserve(struct buffer *b, size_t extra);
 void buffer_drop_front(struct buffer *b, size_t length);
 void buffer_clear(struct buffer *b);  // releases; the buffer is empty and usable again
 struct str buffer_str(const struct buffer *b);
 
-// ------------------------------------------------------------------------------------------------- map
+// --------------------------------------------------------------------------------------------- map
 
-// A hash map from byte strings to int64.  Keys are copied.  Zero-initialised = empty and ready to use.
-// Open addressing, power-of-two capacity, at most 3/4 full.  Hash is seeded with a constant: iteration order
-// never matters to a caller.
+// A hash map from byte strings to int64.  Keys are copied.  Zero-initialised = empty and ready to
+// use.  Open addressing, power-of-two capacity, at most 3/4 full.  Hash is seeded with a constant:
+// iteration order never matters to a caller.
 struct map_slot;
 struct map {
   struct map_slot *slots;
   size_t count, capacity;
   struct arena keys;
 };
-void map_put(struct map *m, struct str key, int64_t value);           // replaces
-bool map_get(const struct map *m, struct str key, int64_t *value);    // *value untouched when absent
+void map_put(struct map *m, struct str key, int64_t value);  // replaces
+// *value untouched when absent
+bool map_get(const struct map *m, struct str key, int64_t *value);
 void map_clear(struct map *m);
-uint64_t hash_bytes(const void *data, size_t length, uint64_t seed);  // 64-bit, well mixed, not cryptographic
+// 64-bit, well mixed, not cryptographic
+uint64_t hash_bytes(const void *data, size_t length, uint64_t seed);
 
-// ------------------------------------------------------------------------------------------------- log
+// --------------------------------------------------------------------------------------------- log
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
-// One line on stderr: time, level, text.  Thread-safe.  Only floors 7 and up log; the lower ones return errors.
+// One line on stderr: time, level, text.  Thread-safe.  Only floors 7 and up log; the lower ones
+// return errors.
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_set_level(enum log_level lowest);  // set once in main, before threads start

@@ -2,10 +2,11 @@
 //
 // threads.h: a fixed team of threads that runs one function at a time, all together.
 //
-// pool_run(p, f, x) calls f(x, index, count) once on every thread of the team, index 0 being the caller itself,
-// and returns when all are done.  A hand-over costs well under 5 us while the team is hot: workers spin for
-// POOL_SPIN_US and then sleep on a futex, so an idle program uses no processor time.
-// Work is split by index alone, never by who comes first: the split is deterministic.
+// pool_run(p, f, x) calls f(x, index, count) once on every thread of the team, index 0 being the
+// caller itself, and returns when all are done.  A hand-over costs well under 5 us while the team
+// is hot: workers spin for POOL_SPIN_US and then sleep on a futex, so an idle program uses no
+// processor time.  Work is split by index alone, never by who comes first: the split is
+// deterministic.
 #pragma once
 
 #include "base/base.h"
@@ -15,9 +16,12 @@
 struct pool;
 typedef void pool_function(void *context, int index, int count);
 
-struct pool *pool_new(int threads, struct error *e);  // threads: 1..POOL_THREADS_MAX, the caller included
+// threads: 1..POOL_THREADS_MAX, the caller included
+struct pool *pool_new(int threads, struct error *e);
 void pool_free(struct pool *p);
 int pool_threads(const struct pool *p);
-void pool_run(struct pool *p, pool_function *function, void *context);  // one caller at a time; not re-entrant
-// The half-open share [*begin, *end) of `total` items for thread `index` of `count`, in multiples of `grain`.
+// one caller at a time; not re-entrant
+void pool_run(struct pool *p, pool_function *function, void *context);
+// The half-open share [*begin, *end) of `total` items for thread `index` of `count`, in multiples
+// of `grain`.
 void pool_share(int64_t total, int64_t grain, int index, int count, int64_t *begin, int64_t *end);

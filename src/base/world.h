@@ -2,8 +2,8 @@
 //
 // world.h: everything outside the program that a run depends on: clocks, randomness, files.
 //
-// Rooms above take a `const struct world *` and never call the system's clock or random source themselves, so a
-// test (later a whole simulated fleet) replays from one seed with world_simulated.
+// Rooms above take a `const struct world *` and never call the system's clock or random source
+// themselves, so a test (later a whole simulated fleet) replays from one seed with world_simulated.
 #pragma once
 
 #include "base/base.h"
@@ -14,7 +14,8 @@ struct world {
   uint64_t (*random)(void *context);        // 64 uniform bits
   void *context;
 };
-const struct world *world_real(void);  // the system's clocks and getrandom(2); process-wide and immutable
+// the system's clocks and getrandom(2); process-wide and immutable
+const struct world *world_real(void);
 
 // A world driven by the test: time advances only by hand, randomness comes from `seed`.
 struct world_simulated {
@@ -38,8 +39,8 @@ bool file_map_open(struct file_map *m, const char *path, struct error *e);
 void file_map_close(struct file_map *m);
 // The whole file, at most `limit` bytes, appended to *out.
 bool file_read(const char *path, size_t limit, struct buffer *out, struct error *e);
-// Writes a new file beside `path`, syncs it, renames it over `path`, syncs the folder: after a crash `path` holds
-// either the old content or the new.
+// Writes a new file beside `path`, syncs it, renames it over `path`, syncs the folder: after a
+// crash `path` holds either the old content or the new.
 bool file_write_atomic(const char *path, struct str content, struct error *e);
 bool file_make_folders(const char *path, struct error *e);  // like mkdir -p
 bool file_exists(const char *path);

@@ -2,58 +2,66 @@
 //
 // engine.h: requests to batches to tokens.
 //
-// Life cycle: engine_new (takes a model, sizes the KV cache), engine_start (its own thread) or engine_step by hand
-// (tests, one-shot runs); engine_submit gives a stream; the consumer reads events until EVENT_END, then
-// engine_stream_free.  Freeing earlier cancels: the sequence leaves the batch before the next step.
+// Life cycle: engine_new (takes a model, sizes the KV cache), engine_start (its own thread) or
+// engine_step by hand (tests, one-shot runs); engine_submit gives a stream; the consumer reads
+// events until EVENT_END, then engine_stream_free.  Freeing earlier cancels: the sequence leaves
+// the batch before the next step.
 //
-// Back-pressure: each stream buffers at most ENGINE_STREAM_EVENTS; while it is full its sequence is not scheduled.
-// Fairness: waiting requests are admitted in order of arrival; a step mixes decodes with chunks of prompts.
-// When KV pages run out the youngest sequence is put back to waiting and recomputed later (its tokens are kept, so
-// the client sees only a pause).
-// Deterministic: the same request gives the same tokens at any batch, thread count and time.
+// Back-pressure: each stream buffers at most ENGINE_STREAM_EVENTS; while it is full its sequence is
+// not scheduled.  Fairness: waiting requests are admitted in order of arrival; a step mixes decodes
+// with chunks of prompts.  When KV pages run out the youngest sequence is put back to waiting and
+// recomputed later (its tokens are kept, so the client sees only a pause).  Deterministic: the same
+// request gives the same tokens at any batch, thread count and time.
 #pragma once
 
 #include "base/base.h"
 #include "base/world.h"
 #include "model/model.h"
 
-#define ENGINE_STREAM_EVENTS 64   // buffered events per stream
-#define ENGINE_TOP_LOGPROBS 20    // most alternatives reported per token (OpenAI's limit)
-#define ENGINE_STOPS 16           // stop strings per request
+#define ENGINE_STREAM_EVENTS 64  // buffered events per stream
+#define ENGINE_TOP_LOGPROBS 20   // most alternatives reported per token (OpenAI's limit)
+#define ENGINE_STOPS 16          // stop strings per request
 
 struct engine_options {
-  int context;            // longest sequence, 0 = the model's own, capped by what the cache holds
-  int sequences;          // most sequences in one batch; 0 = 16
-  uint64_t cache_bytes;   // KV cache; 0 = enough for `sequences` × min(context, 2048), at most 1/4 of free memory
-  int queue;              // waiting requests before ERROR_BUSY; 0 = 256
-  int step_tokens;        // tokens per forward pass, <= MODEL_BATCH_MAX; 0 = that
+  int context;    // longest sequence, 0 = the model's own, capped by what the cache holds
+  int sequences;  // most sequences in one batch; 0 = 16
+  // KV cache; 0 = enough for `sequences` × min(context, 2048) and for one whole context, at most
+  // 1/4 of free memory
+  uint64_t cache_bytes;
+  int queue;        // requests beyond `sequences` before ERROR_BUSY; 0 = 256
+  int step_tokens;  // tokens per forward pass, <= MODEL_BATCH_MAX; 0 = that
   const struct world *world;
 };
 
 struct engine_sampling {
-  float temperature;        // 0 = greedy (lowest id wins ties)
-  int top_k;                // 0 = off
-  float top_p;              // 1 = off
-  float min_p;              // 0 = off: keep tokens with p >= min_p * max p
-  float repetition_penalty; // 1 = off: logits of seen tokens divided (positive) or multiplied (negative)
-  float presence_penalty, frequency_penalty;  // OpenAI's: subtracted from logits of tokens generated so far
+  float temperature;  // 0 = greedy (lowest id wins ties)
+  int top_k;          // 0 = off
+  float top_p;        // 1 = off
+  float min_p;        // 0 = off: keep tokens with p >= min_p * max p
+  // 1 = off: logits of seen tokens (whole prompt and answer) divided (positive) or multiplied
+  // (negative)
+  float repetition_penalty;
+  // OpenAI's: subtracted from logits of tokens generated so far
+  float presence_penalty, frequency_penalty;
   uint64_t seed;
   int bias_count;
-  const int32_t *bias_ids;  // logit bias: added before everything else
-  const float *bias_values; // -100 .. 100
+  const int32_t *bias_ids;   // logit bias: added before everything else
+  const float *bias_values;  // -100 .. 100
 };
 struct engine_sampling engine_sampling_default(void);  // temperature 1, everything else off, seed 0
 
-struct engine_request {             // borrowed for engine_submit only; copied
+struct engine_request {  // borrowed for engine_submit only; copied
   const int32_t *prompt;
-  int prompt_count;                 // 1 .. context-1
-  int max_tokens;                   // 0 = until the context is full
+  int prompt_count;  // 1 .. context-1
+  int max_tokens;    // 0 = until the context is full
   struct engine_sampling sampling;
   int stop_count;
-  const struct str *stops;          // generation ends before the first of them; never shown
-  bool ignore_end;                  // go on past end-of-generation tokens (benchmarks)
-  bool show_special;                // put control tokens into the text
-  int top_logprobs;                 // -1 = no logprobs, 0..ENGINE_TOP_LOGPROBS alternatives
+  // Generation ends before the one that is complete first (of several the longest); never shown.
+  // 1 to 1024 bytes of valid UTF-8 each.
+  const struct str *stops;
+  bool ignore_end;    // go on past end-of-generation tokens (benchmarks)
+  bool show_special;  // put control tokens into the text
+  int top_logprobs;   // -1 = no logprobs, 0..ENGINE_TOP_LOGPROBS alternatives
 };
 
 enum engine_event_kind { EVENT_TOKEN, EVENT_END };
@@ -61,40 +69,50 @@ enum engine_finish { FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR 
 
 struct engine_logprob {
   int32_t id;
-  float logprob;  // natural log of the probability under the model's own softmax, before temperature and filters
+  // natural log of the probability under the model's own softmax, before temperature and filters
+  float logprob;
 };
 struct engine_event {
   enum engine_event_kind kind;
-  // EVENT_TOKEN: one generated token.  text may be empty (held back: unfinished character, possible stop string)
-  // and may carry the text of earlier tokens.  EVENT_END: text is what was still held back.
+  // EVENT_TOKEN: one generated token; there are generated_tokens of them.  The end-of-generation
+  // token that ends an answer is not one of them, and has no text.  text may be empty (held back:
+  // unfinished character, possible stop string) and may carry the text of earlier tokens.
+  // EVENT_END: text is what was still held back.
   int32_t id;
-  struct str text;                  // valid until the next engine_stream_next or free
-  float logprob;                    // when asked for
+  struct str text;  // valid until the next engine_stream_next or free
+  float logprob;    // when asked for
   int top_count;
   struct engine_logprob top[ENGINE_TOP_LOGPROBS];  // best first; ties: lowest id first
   // EVENT_END
   enum engine_finish finish;
   int prompt_tokens, generated_tokens, cached_tokens;  // cached: prompt tokens whose KV was shared
   double queue_s, prefill_s, decode_s;                 // waiting, prompt, generation
-  char error[160];                  // FINISH_ERROR: one line
+  char error[160];                                     // FINISH_ERROR: one line
 };
 
 struct engine;
 struct engine_stream;
 
-struct engine *engine_new(struct model *model, const struct engine_options *options, struct error *e);
-void engine_free(struct engine *en);      // stops the thread; every live stream must have been freed
+// The model is borrowed and must outlive the engine.  Errors name the option to change.
+struct engine *engine_new(struct model *model, const struct engine_options *options,
+                          struct error *e);
+// stops the thread; every live stream must have been freed
+void engine_free(struct engine *en);
+// Runs steps on a thread of its own from now on; once per engine.
 bool engine_start(struct engine *en, struct error *e);
-void engine_stop(struct engine *en);      // running requests end with FINISH_CANCELLED
+// Running and waiting requests end with FINISH_CANCELLED; no more are taken.
+void engine_stop(struct engine *en);
 int engine_context(const struct engine *en);  // longest sequence it takes
 
-// notify(context) is called from the engine's thread, without locks held, whenever the stream has a first unread
-// event after it was empty; it must not call back into the engine.  May be NULL.
+// notify(context) is called from the engine's thread, without locks held, whenever the stream has a
+// first unread event after it was empty; it must not call back into the engine.  May be NULL.
 // Errors: ERROR_INPUT (prompt too long, bad numbers; names the field), ERROR_BUSY (queue full).
 struct engine_stream *engine_submit(struct engine *en, const struct engine_request *request,
                                     void (*notify)(void *context), void *context, struct error *e);
 // Thread-safe against the engine; one consumer a stream.  False: nothing there yet.
 bool engine_stream_next(struct engine_stream *s, struct engine_event *out);
+// Waits for a call of notify under way, so that none comes afterwards; hold no lock that notify
+// takes.
 void engine_stream_free(struct engine_stream *s);
 
 // Runs one batch; false when there was nothing to do.  Only when engine_start was not called.
@@ -102,9 +120,12 @@ bool engine_step(struct engine *en);
 
 struct engine_stats {  // since start; read from any thread
   int running, waiting;
-  int pages, pages_used;             // pages_used includes cached prefixes that can be evicted
+  int pages, pages_used;  // pages_used includes cached prefixes that can be evicted
   uint64_t requests, cancelled, rejected, preempted;
   uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
-  double prefill_tok_s, decode_tok_s;  // over the last ten seconds, 0 when idle
+  // Tokens over the time of the steps that worked on such tokens, in the last ten seconds; 0 =
+  // none.
+  double prefill_tok_s, decode_tok_s;
 };
+// Thread-safe; a consistent copy as of the last step.
 void engine_stats_read(struct engine *en, struct engine_stats *out);

@@ -2,10 +2,10 @@
 //
 // model.h: a model file opened, checked and ready to run.
 //
-// Life cycle: model_open, then model_forward from one thread at a time with caches the engine owns, model_free.
-// Formats: GGUF v2/v3 (gguf.c), llama2.c .bin + tokenizer .bin (llama2c.c).  Architecture: llama (llama.c), which
-// covers Llama 1-3, SmolLM2, TinyLlama, Mistral.  A file that asks for anything else is refused by name, with the
-// list of what is supported.
+// Life cycle: model_open, then model_forward from one thread at a time with caches the engine owns,
+// model_free.  Formats: GGUF v2/v3 (gguf.c), llama2.c .bin + tokenizer .bin (llama2c.c).
+// Architecture: llama (llama.c), which covers Llama 1-3, SmolLM2, TinyLlama, Mistral.  A file that
+// asks for anything else is refused by name, with the list of what is supported.
 #pragma once
 
 #include "base/base.h"
@@ -13,15 +13,15 @@
 #include "model/tokenizer.h"
 
 struct model_config {
-  char architecture[32];  // "llama"
-  char name[128];         // general.name, or the file's name
-  char types[64];         // weight types present with counts, "Q4_1 x210, F32 x61, Q8_0 x1"
-  int layers, width, ffn_width;      // width = embedding length
-  int heads, kv_heads, head_dim;     // heads % kv_heads == 0
-  int vocabulary;                    // rows of the embedding
-  int context;                       // positions the model was trained for
+  char architecture[32];          // "llama"
+  char name[128];                 // general.name, or the file's name
+  char types[64];                 // weight types present with counts, "Q4_1 x210, F32 x61, Q8_0 x1"
+  int layers, width, ffn_width;   // width = embedding length
+  int heads, kv_heads, head_dim;  // heads % kv_heads == 0
+  int vocabulary;                 // rows of the embedding
+  int context;                    // positions the model was trained for
   float rms_epsilon;
-  int64_t parameters;                // weights in all, embedding counted once when tied
+  int64_t parameters;  // weights in all, embedding counted once when tied
   uint64_t file_bytes;
 };
 
@@ -30,10 +30,10 @@ struct model_options {
 };
 
 struct model;
-// path: a .gguf or llama2.c .bin file.  The file stays mapped; matrices are repacked into memory of the model.
-// kernel is borrowed and must outlive the model.
-struct model *model_open(const char *path, const struct model_options *options, struct kernel_context *kernel,
-                         struct error *e);
+// path: a .gguf or llama2.c .bin file.  The file stays mapped; matrices are repacked into memory of
+// the model. kernel is borrowed and must outlive the model.
+struct model *model_open(const char *path, const struct model_options *options,
+                         struct kernel_context *kernel, struct error *e);
 void model_free(struct model *m);
 const struct model_config *model_config(const struct model *m);
 const struct tokenizer *model_tokenizer(const struct model *m);
@@ -47,12 +47,13 @@ struct model_batch {
   const int32_t *positions;         // [tokens]
   const struct kernel_span *spans;  // cover 0..tokens-1 in order, without gaps
   int span_count;
-  const int32_t *outputs;           // [output_count] batch indexes whose logits are wanted, ascending
+  // [output_count] batch indexes whose logits are wanted, ascending
+  const int32_t *outputs;
   int output_count;
 };
 #define MODEL_BATCH_MAX 512  // tokens in one forward pass; scratch is sized for it at open
 
 // Computes the batch, stores its K and V in `cache`, and writes logits[output_count, vocabulary].
 // Cannot fail: everything was checked and allocated before.
-void model_forward(struct model *m, const struct kernel_cache *cache, const struct model_batch *batch,
-                   float *logits);
+void model_forward(struct model *m, const struct kernel_cache *cache,
+                   const struct model_batch *batch, float *logits);

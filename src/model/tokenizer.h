@@ -2,27 +2,35 @@
 //
 // tokenizer.h: text to token ids and back.
 //
-// Two kinds: SentencePiece-BPE (scores; "▁" for space; <0xNN> byte fallback) and byte-level BPE (merge ranks; a
-// regular expression cuts text into words first).  Both know added and special tokens, which are cut out of the
-// text before anything else when `parse_special` is set.  Immutable after creation: safe to share by threads.
+// Two kinds: SentencePiece-BPE (scores; "▁" for space; <0xNN> byte fallback) and byte-level BPE
+// (merge ranks; a regular expression cuts text into words first).  Both know added and special
+// tokens, which are cut out of the text before anything else when `parse_special` is set.
+// Immutable after creation: safe to share by threads.
 #pragma once
 
 #include "base/base.h"
 
 enum tokenizer_kind { TOKENIZER_SPM, TOKENIZER_BPE };
 enum token_type {  // the numbers are GGUF's tokenizer.ggml.token_type
-  TOKEN_NORMAL = 1, TOKEN_UNKNOWN = 2, TOKEN_CONTROL = 3, TOKEN_USER_DEFINED = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6
+  TOKEN_NORMAL = 1,
+  TOKEN_UNKNOWN = 2,
+  TOKEN_CONTROL = 3,
+  TOKEN_USER_DEFINED = 4,
+  TOKEN_UNUSED = 5,
+  TOKEN_BYTE = 6
 };
 
-// Everything a tokenizer is made of; borrowed for the call of tokenizer_new only, which checks and copies it.
+// Everything a tokenizer is made of; borrowed for the call of tokenizer_new only, which checks and
+// copies it.
 struct tokenizer_source {
   enum tokenizer_kind kind;
-  struct str pre;             // name of the pre-tokenizer for BPE, GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe"…)
-  int count;                  // vocabulary size
-  const struct str *texts;    // [count] token texts as stored in the file
-  const float *scores;        // [count] for SPM; NULL = all 0
-  const int32_t *types;       // [count] enum token_type; NULL = all normal
-  const struct str *merges;   // [merge_count] "left right" for BPE, best first
+  // name of the pre-tokenizer for BPE, GGUF's tokenizer.ggml.pre ("smollm", "llama-bpe"…)
+  struct str pre;
+  int count;                 // vocabulary size
+  const struct str *texts;   // [count] token texts as stored in the file
+  const float *scores;       // [count] for SPM; NULL = all 0
+  const int32_t *types;      // [count] enum token_type; NULL = all normal
+  const struct str *merges;  // [merge_count] "left right" for BPE, best first
   int merge_count;
   int32_t bos, eos, eot, unknown;  // ids, -1 = none
   bool add_bos, add_eos, add_space_prefix;
@@ -40,28 +48,33 @@ void token_list_clear(struct token_list *l);
 void token_list_add(struct token_list *l, int32_t id);
 
 // Appends the ids of `text`.  add_special: begin with BOS / end with EOS where the model says so.
-// parse_special: texts of control and user-defined tokens in `text` become those tokens (for rendered templates;
-// never for what a user typed into /v1/completions unless asked).  Invalid UTF-8 is taken byte by byte.
-void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special, bool parse_special,
-                      struct token_list *out);
+// parse_special: texts of control and user-defined tokens in `text` become those tokens (for
+// rendered templates; never for what a user typed into /v1/completions unless asked).  Invalid
+// UTF-8 is taken byte by byte.
+void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
+                      bool parse_special, struct token_list *out);
 
 int tokenizer_count(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
-bool tokenizer_is_end(const struct tokenizer *t, int32_t id);  // EOS, EOT or another end-of-generation token
-bool tokenizer_is_special(const struct tokenizer *t, int32_t id);  // control or unknown: not shown to users
-// The bytes one token stands for ("▁the" → " the", "<0x0A>" → "\n", byte-level letters undone).  Control tokens give
-// their own text.  Owned by the tokenizer.
+// EOS, EOT or another end-of-generation token
+bool tokenizer_is_end(const struct tokenizer *t, int32_t id);
+// control or unknown: not shown to users
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+// The bytes one token stands for ("▁the" → " the", "<0x0A>" → "\n", byte-level letters undone).
+// Control tokens give their own text.  Owned by the tokenizer.
 struct str tokenizer_bytes(const struct tokenizer *t, int32_t id);
 
-// Streaming detokenisation.  Zero-initialised = start of text.  Feed ids one by one; what is appended is always
-// whole UTF-8 characters: an unfinished character waits for the next token; bytes that can never become valid
-// turn into U+FFFD.  The space that SPM puts before the first word is dropped.
+// Streaming detokenisation.  Zero-initialised = start of text.  Feed ids one by one; what is
+// appended is always whole UTF-8 characters: an unfinished character waits for the next token;
+// bytes that can never become valid turn into U+FFFD.  The space that SPM puts before the first
+// word is dropped.
 struct detokenizer {
   char pending[4];  // bytes of an unfinished character
   int pending_length;
-  bool started;     // something was fed already
+  bool started;  // something was fed already
 };
-void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id, bool show_special,
-                     struct buffer *out);
-void detokenizer_finish(struct detokenizer *d, struct buffer *out);  // flushes pending bytes as U+FFFD
+void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id,
+                     bool show_special, struct buffer *out);
+// flushes pending bytes as U+FFFD
+void detokenizer_finish(struct detokenizer *d, struct buffer *out);

@@ -2,14 +2,16 @@
 //
 // net.h: an event loop and an HTTP/1.1 server on it.
 //
-// Life cycle: net_loop_new, net_http_listen, net_loop_run (blocks until net_loop_stop), net_http_close,
-// net_loop_free.  One thread runs the loop; every callback happens there.  Only net_loop_stop and net_loop_post may
-// be called from other threads (net_loop_stop also from a signal handler).
+// Life cycle: net_loop_new, net_http_listen, net_loop_run (blocks until net_loop_stop),
+// net_http_close, net_loop_free.  One thread runs the loop; every callback happens there.  Only
+// net_loop_stop and net_loop_post may be called from other threads (net_loop_stop also from a
+// signal handler).
 //
-// The server keeps connections alive, answers pipelined requests in order, and refuses by itself, with a JSON body
-// {"error":{"message","type","code"}} in one line: 400 malformed, 408 slow request, 411/413 body missing or too large,
-// 431 headers too large, 501 transfer codings other than chunked, 503 too many connections, 505 versions.
-// llhttp parses in strict mode, so request smuggling is refused.
+// The server keeps connections alive, answers pipelined requests in order, and refuses by itself,
+// with a JSON body {"error":{"message","type","code"}} in one line: 400 malformed, 408 slow
+// request, 411/413 body missing or too large, 431 headers too large, 501 transfer codings other
+// than chunked, 503 too many connections, 505 versions. llhttp parses in strict mode, so request
+// smuggling is refused.
 #pragma once
 
 #include "base/base.h"
@@ -20,59 +22,67 @@ struct net_loop *net_loop_new(const struct world *world, struct error *e);
 void net_loop_free(struct net_loop *l);
 bool net_loop_run(struct net_loop *l, struct error *e);
 void net_loop_stop(struct net_loop *l);
-// Calls function(context) on the loop's thread soon; never lost, in order.  Safe from any thread, and after
-// net_loop_run returned (then it is dropped).
+// Calls function(context) on the loop's thread soon; never lost, in order.  Safe from any thread,
+// and after net_loop_run returned (then it is dropped).
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context);
 struct net_timer;  // one-shot; freed by net_timer_free only
 struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *context), void *context);
 void net_timer_set(struct net_timer *t, uint64_t delay_ms);  // replaces; 0 = as soon as possible
 void net_timer_free(struct net_timer *t);
 
-struct net_http_limits {        // 0 = the default in brackets
-  size_t header_bytes;          // request line and headers [64 KiB]
-  size_t body_bytes;            // [16 MiB]
-  int connections;              // [4096]
-  uint32_t request_ms;          // first byte to last byte of a request [60,000]
-  uint32_t idle_ms;             // kept-alive connection without a request [75,000]
-  uint32_t write_ms;            // a client that takes no byte for so long is cut off [120,000]
-  size_t write_high;            // buffered response bytes at which net_http_write says "enough" [256 KiB]
+struct net_http_limits {  // 0 = the default in brackets
+  size_t header_bytes;    // request line and headers [64 KiB]
+  size_t body_bytes;      // [16 MiB]
+  int connections;        // [4096]
+  uint32_t request_ms;    // first byte to last byte of a request [60,000]
+  uint32_t idle_ms;       // kept-alive connection without a request [75,000]
+  uint32_t write_ms;      // a client that takes no byte for so long is cut off [120,000]
+  // buffered response bytes at which net_http_write says "enough" [256 KiB]
+  size_t write_high;
 };
 
-struct net_exchange;            // one request and its response; lives until `closed` below was called
+// one request and its response; lives until `closed` below was called
+struct net_exchange;
 struct net_http_handler {
-  // A whole request has arrived.  Answer now with net_http_respond or later, from the loop's thread, with
-  // net_http_begin / net_http_write / net_http_end.
+  // A whole request has arrived.  Answer now with net_http_respond or later, from the loop's
+  // thread, with net_http_begin / net_http_write / net_http_end.
   void (*request)(void *context, struct net_exchange *x);
   // Buffered bytes fell below write_high / 2 after net_http_write returned false.  May be NULL.
   void (*drained)(void *context, struct net_exchange *x);
-  // The exchange is over: answered completely, or the client went away (gone = true) first.  Last call for x.
+  // The exchange is over: answered completely, or the client went away (gone = true) first.  Last
+  // call for x.
   void (*closed)(void *context, struct net_exchange *x, bool gone);
   void *context;
 };
 
 struct net_listener;
-// address: numeric IPv4 or IPv6; port 0 = any free one.  A busy port is ERROR_SYSTEM and says what to do.
+// address: numeric IPv4 or IPv6; port 0 = any free one.  A busy port is ERROR_SYSTEM and says what
+// to do.
 struct net_listener *net_http_listen(struct net_loop *l, const char *address, int port,
-                                     const struct net_http_limits *limits, const struct net_http_handler *handler,
-                                     struct error *e);
+                                     const struct net_http_limits *limits,
+                                     const struct net_http_handler *handler, struct error *e);
 int net_http_port(const struct net_listener *n);
 // Stops accepting; open connections are cut, `closed` is called for each exchange.
 void net_http_close(struct net_listener *n);
 
 // ---- reading the request.  All borrowed from the exchange.
 struct str net_http_method(const struct net_exchange *x);  // "GET"
-struct str net_http_path(const struct net_exchange *x);    // decoded, without the query; always begins with '/'
-struct str net_http_query(const struct net_exchange *x);   // raw, without '?'
-struct str net_http_header(const struct net_exchange *x, const char *lower_case_name);  // "" when absent
+// decoded, without the query; always begins with '/'
+struct str net_http_path(const struct net_exchange *x);
+struct str net_http_query(const struct net_exchange *x);  // raw, without '?'
+// "" when absent
+struct str net_http_header(const struct net_exchange *x, const char *lower_case_name);
 struct str net_http_body(const struct net_exchange *x);
-struct str net_http_peer(const struct net_exchange *x);    // "127.0.0.1:51234"
+struct str net_http_peer(const struct net_exchange *x);      // "127.0.0.1:51234"
 void net_http_set_data(struct net_exchange *x, void *data);  // the handler's own pointer
 void *net_http_data(const struct net_exchange *x);
 
-// ---- answering.  headers: complete lines "Name: value\r\n", or "".  Content-Length, Date and Connection are added.
+// ---- answering.  headers: complete lines "Name: value\r\n", or "".  Content-Length, Date and
+// Connection are added.
 void net_http_respond(struct net_exchange *x, int status, const char *headers, struct str body);
 // A streamed answer with chunked coding (plain bytes then close for HTTP/1.0).
 void net_http_begin(struct net_exchange *x, int status, const char *headers);
-// True while more is welcome; false when write_high is passed: stop until `drained` (the bytes are still taken).
+// True while more is welcome; false when write_high is passed: stop until `drained` (the bytes are
+// still taken).
 bool net_http_write(struct net_exchange *x, struct str data);
 void net_http_end(struct net_exchange *x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// probe.h: what is in this machine and how it feels.  So far: processor and memory, from CPUID and /proc.
+// probe.h: what is in this machine and how it feels.  So far: processor and memory, from CPUID and
+// /proc.
 #pragma once
 
 #include "base/base.h"
@@ -9,26 +10,31 @@
 struct probe_cpu {
   char name[64];          // "AMD EPYC 9354", trimmed; "unknown processor" when it does not say
   char architecture[16];  // "x86_64", "aarch64"
-  int cores;              // processors this process may run on (sched_getaffinity, cgroup quota rounded up)
-  bool avx2, fma, f16c;   // each is true only when the operating system saves the registers too (XGETBV)
-  bool avx512;            // F + BW + DQ + VL
+  // processors this process may run on (sched_getaffinity, cgroup quota rounded up)
+  int cores;
+  // each is true only when the operating system saves the registers too (XGETBV)
+  bool avx2, fma, f16c;
+  bool avx512;  // F + BW + DQ + VL
   bool avx512_vnni, avx512_bf16;
-  uint64_t cache_bytes;   // last level, 0 = unknown
+  uint64_t cache_bytes;  // last level, 0 = unknown
 };
 void probe_cpu_read(struct probe_cpu *out);
 
 struct probe_memory {
-  uint64_t total, available;  // bytes, of the machine or of the cgroup (v1 or v2), whichever is smaller
-  uint64_t resident;          // bytes of this process (VmRSS)
+  // bytes, of the machine or of the cgroup (v1 or v2), whichever is smaller
+  uint64_t total, available;
+  uint64_t resident;  // bytes of this process (VmRSS)
 };
 void probe_memory_read(struct probe_memory *out);
 
-// Busy share of the processors since the previous call with the same state, 0..100; the first call gives the mean
-// since boot.  machine: all of /proc/stat; process: this process's own, 100 = one core.
+// Busy share of the processors since the previous call with the same state, 0..100; the first call
+// gives the mean since boot.  machine: all of /proc/stat; process: this process's own, 100 = one
+// core.
 struct probe_load {
   uint64_t busy, total, process_ticks;  // previous readings, in clock ticks
 };
 void probe_load_read(struct probe_load *state, double *machine_percent, double *process_percent);
 
-// Bytes free for an ordinary user on the file system that holds `path` (or its nearest existing parent).
+// Bytes free for an ordinary user on the file system that holds `path` (or its nearest existing
+// parent).
 bool probe_disk_free(const char *path, uint64_t *bytes, struct error *e);

