@@ -116,12 +116,24 @@ static void end_choice(struct server_call *c, int index, const struct engine_eve
   c->unfinished--;
 }
 
+// The head of a stream goes out with its first event: until then a failure still has a status of
+// its own.
+static void begin_stream(struct server_call *c) {
+  if (c->begun) return;
+  c->begun = true;
+  server_metrics_response(&c->server->metrics, c->route, 200);
+  net_http_begin(c->exchange, 200,
+                 "Content-Type: text/event-stream; charset=utf-8\r\n"
+                 "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+}
+
 // Passes one event on.  False: this stream has no more to read now.
 static bool pass_on(struct server_call *c, int index, const struct engine_event *event) {
   struct buffer *out = &c->server->scratch;
   struct api_choice *choice = &c->choices[index];
   if (is_failure(event)) return fail_with_event(c, event), false;
   if (c->request.stream) {
+    begin_stream(c);
     out->length = 0;
     api_write_chunk(&c->response, choice, index, event, out);
     c->blocked = !net_http_write(c->exchange, buffer_str(out));
@@ -233,11 +245,5 @@ void server_call_start(struct server *s, struct net_exchange *x, enum server_rou
   c->route = route;
   c->begun = c->blocked = false;
   net_http_set_data(x, c);
-  if (!start(c, atomic_load(&s->model), &e)) return server_call_fail(c, &e);
-  if (!c->request.stream) return;
-  c->begun = true;
-  server_metrics_response(&s->metrics, route, 200);
-  net_http_begin(x, 200,
-                 "Content-Type: text/event-stream; charset=utf-8\r\n"
-                 "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+  if (!start(c, atomic_load(&s->model), &e)) server_call_fail(c, &e);
 }
