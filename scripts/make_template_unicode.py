@@ -56,8 +56,8 @@ def table(declaration, rows, per_line):
 
 def main():
     print("// SPDX-License-Identifier: Apache-2.0\n//")
-    print("// template_unicode_tables.h: written by scripts/make_template_unicode.py from Unicode "
-          f"{unicodedata.unidata_version}; do not edit.")
+    print("// template_unicode_tables.h: classes and case mappings of characters from U+0080 on, written by\n"
+          f"// scripts/make_template_unicode.py from Unicode {unicodedata.unidata_version}; do not edit.")
     print("#pragma once\n\n#include <stdint.h>\n")
     print("struct code_range {\n  uint32_t first, last;\n};\n")
     print("// first, first + stride, … last become themselves + distance.")
@@ -73,7 +73,7 @@ def main():
         simple, special = cases(function)
         table(f"struct case_run {name}_runs", [f"{{0x{a:X}, 0x{b:X}, {d}, {s}}}" for a, b, d, s in simple], 3)
         rows = [f"{{0x{c:X}, {{{', '.join(f'0x{x:X}' for x in to)}}}}}" for c, to in special]
-        table(f"struct case_special {name}_special", rows, 3)
+        table(f"struct case_special {name}_special", rows, 2)
     print("// clang-format on")
 
 

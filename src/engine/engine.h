@@ -93,12 +93,15 @@ struct engine_event {
 struct engine;
 struct engine_stream;
 
+// The model is borrowed and must outlive the engine.  Errors name the option to change.
 struct engine *engine_new(struct model *model, const struct engine_options *options,
                           struct error *e);
 // stops the thread; every live stream must have been freed
 void engine_free(struct engine *en);
+// Runs steps on a thread of its own from now on; once per engine.
 bool engine_start(struct engine *en, struct error *e);
-void engine_stop(struct engine *en);          // running requests end with FINISH_CANCELLED
+// Running and waiting requests end with FINISH_CANCELLED; no more are taken.
+void engine_stop(struct engine *en);
 int engine_context(const struct engine *en);  // longest sequence it takes
 
 // notify(context) is called from the engine's thread, without locks held, whenever the stream has a
@@ -124,4 +127,5 @@ struct engine_stats {  // since start; read from any thread
   // none.
   double prefill_tok_s, decode_tok_s;
 };
+// Thread-safe; a consistent copy as of the last step.
 void engine_stats_read(struct engine *en, struct engine_stats *out);

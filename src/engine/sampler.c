@@ -32,6 +32,7 @@ typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(int32_t))));
 #define HEAP_MOST 256           // up to so many best tokens are kept in a heap; more are selected
 #define LOWEST_EXPONENT -87.0f  // e^x for smaller x, a subnormal, is taken as 0
 
+// 16 bytes a token of the vocabulary.
 void engine_sampler_init(struct sampler *s, int vocabulary) {
   s->vocabulary = vocabulary;
   s->padded = (vocabulary + LANES - 1) / LANES * LANES;
@@ -219,6 +220,7 @@ static void repeat_penalty(struct sampler *s, const struct sampler_input *in) {
   for (int i = 0; i < in->count; i++) s->counts[in->tokens[i]] = 0;
 }
 
+// First counts, then subtracts once a token and clears its count on the way.
 static void answer_penalties(struct sampler *s, const struct sampler_input *in) {
   const struct engine_sampling *p = in->sampling;
   if (p->presence_penalty == 0 && p->frequency_penalty == 0) return;
@@ -256,6 +258,7 @@ static struct cut cut_at(const struct sampler *s, int32_t id) {
   return (struct cut){s->scores[id], id};
 }
 
+// 0 < k < vocabulary.
 static struct cut cut_top_k(struct sampler *s, int k) {
   if (k <= HEAP_MOST) {
     keep_best(s, k);
@@ -321,6 +324,7 @@ static void list_top(struct sampler *s, int count, double normaliser, struct eng
   }
 }
 
+// The raw logits are looked at before they are adjusted: log-probabilities are about them.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e) {
   const struct engine_sampling *p = in->sampling;

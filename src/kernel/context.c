@@ -64,6 +64,7 @@ static const struct kernel_leaves *leaves_of(enum kernel_isa isa) {
   bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
   bool avx512 = avx2 && cpu.avx512 && cpu.avx512_vnni && cpu.avx512_bf16;
   if (isa == KERNEL_ISA_AVX512) return avx512 ? &kernel_leaves_avx512 : NULL;
+  if (isa == KERNEL_ISA_AVX2) return avx2 ? &kernel_leaves_avx2 : NULL;
 #endif
   return isa == KERNEL_ISA_PORTABLE ? &kernel_leaves_portable : NULL;
 }
@@ -115,6 +116,7 @@ void kernel_context_free(struct kernel_context *k) {
   memory_free_big(k->thread_scratch, (size_t)k->threads * k->thread_bytes);
   memory_free_big(k->shared, k->shared_bytes);
   memory_free_big(k->rope_memory, k->rope_bytes);
+  kernel_memory_close(k);
   memory_free(k);
 }
 

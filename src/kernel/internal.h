@@ -28,8 +28,8 @@
 #define GROUP_ROWS 16          // rows packed side by side
 #define BLOCK_COLUMNS 32       // columns that share a scale in the quantised types
 #define PANEL_GROUPS 2         // groups in a panel
-#define PANEL_FLOATS 1024      // columns of a panel of f32: 128 KiB, beside the tokens in L2
-#define PANEL_QUANTS 4096      // columns of a panel of int8: 160 KiB
+#define PANEL_FLOATS 256       // columns of a panel of f32: 32 KiB
+#define PANEL_QUANTS 1024      // columns of a panel of int8: 40 KiB
 #define TOKEN_GRAIN 12         // token chunks are multiples of this: of every leaf's tile height
 #define SEGMENT_TOKENS 256     // positions whose softmax is one piece; a multiple of 16
 #define QUERY_TILE 12          // (token, head) pairs that share a pass over keys and values
@@ -138,6 +138,7 @@ struct rope_table {
   float *cosine, *sine;      // [tokens][half], magnitude multiplied in
 };
 
+struct weight_chunk;
 struct kernel_context {
   struct pool *pool;  // borrowed
   const struct kernel_leaves *leaves;
@@ -149,7 +150,14 @@ struct kernel_context {
   struct rope_table rope;
   uint8_t *rope_memory;
   size_t rope_bytes;
+  struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
 };
+
+// Memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A block may
+// outlive the context.
+void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e);
+void kernel_memory_release(void *block);
+void kernel_memory_close(struct kernel_context *k);  // when the context goes
 
 // Where things lie in packed weights (cpu/pack.c).
 size_t kernel_pack_group_bytes(enum kernel_dtype t, int64_t columns);

@@ -6,11 +6,11 @@
 //
 //   pending      next byte             what happens
 //   E2 96        81                    the character is complete: out it goes
-//   E2 96        41 ("A")              E2 96 can no longer become valid: U+FFFD, then 41 starts anew
+//   E2 96        41 ("A")              can no longer become valid: U+FFFD, then 41 starts anew
 //   (empty)      80, C0, FF            can start nothing: U+FFFD
 //
-// One U+FFFD stands for each longest run of bytes that was still possible, which is what the Unicode standard
-// recommends and what browsers show.
+// One U+FFFD stands for each longest run of bytes that was still possible, which is what the
+// Unicode standard recommends and what browsers show.
 
 #include <string.h>
 
@@ -26,7 +26,8 @@ static int needed_length(unsigned char first) {
   return 0;
 }
 
-// Whether `byte` can stand second after `first`: the rules out overlong forms, surrogates and what is above 10FFFF.
+// Whether `byte` can stand second after `first`; overlong forms, surrogates and what is above
+// 10FFFF show here.
 static bool second_fits(unsigned char first, unsigned char byte) {
   unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
@@ -58,8 +59,8 @@ static void add_byte(struct detokenizer *d, unsigned char byte, struct buffer *o
   d->pending_length = 0;
 }
 
-void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id, bool show_special,
-                     struct buffer *out) {
+void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id,
+                     bool show_special, struct buffer *out) {
   if (tokenizer_is_special(t, id) && !show_special) return;
   struct str bytes = tokenizer_bytes(t, id);
   bool drop_space = !d->started && t->kind == TOKENIZER_SPM && t->add_space_prefix;

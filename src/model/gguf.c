@@ -302,11 +302,17 @@ static bool check_version(uint32_t version, struct error *e) {
 // tables sized by it stay in proportion to the file.
 static bool check_count(const struct cursor *c, const char *what, uint64_t count, uint64_t most,
                         uint64_t bytes_each) {
-  if (count <= most && count <= (c->file.length - c->at) / bytes_each) return true;
+  uint64_t left = c->file.length - c->at;
+  if (count > most)
+    return error_set(c->e, ERROR_INPUT,
+                     "its header counts %" PRIu64 " %s, but at most %" PRIu64
+                     " are possible: it is damaged; fetch it again",
+                     count, what, most);
+  if (count <= left / bytes_each) return true;
   return error_set(c->e, ERROR_INPUT,
-                   "its header counts %" PRIu64 " %s (at most %" PRIu64 "), but only %" PRIu64
-                   " bytes follow: it is cut short or damaged; fetch it again",
-                   count, what, most, c->file.length - c->at);
+                   "its header counts %" PRIu64 " %s, but only %" PRIu64
+                   " bytes follow: it is cut short; fetch it again",
+                   count, what, left);
 }
 
 // The parts in the order they lie in the file.

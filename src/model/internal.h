@@ -38,6 +38,8 @@ struct model_quoted {
 };
 // Returned by value: it lives as long as the call it is an argument of.
 struct model_quoted model_quote(struct str s);
+// Copies a name for people: valid UTF-8 without control characters, cut at a character.
+void model_text_copy(struct str s, char *out, size_t room);
 
 // ---- Tensors
 

@@ -52,7 +52,7 @@ static void summarise_types(const struct tensor_table *t, char *out, size_t size
 static void summarise(const struct tensor_table *t, struct str file, const char *path,
                       struct model_config *c) {
   const char *slash = strrchr(path, '/');
-  if (!c->name[0]) snprintf(c->name, sizeof c->name, "%s", slash ? slash + 1 : path);
+  if (!c->name[0]) model_text_copy(str_of(slash ? slash + 1 : path), c->name, sizeof c->name);
   for (size_t i = 0; i < t->count; i++) c->parameters += (int64_t)t->items[i].elements;
   c->file_bytes = file.length;
   summarise_types(t, c->types, sizeof c->types);

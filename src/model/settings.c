@@ -186,17 +186,10 @@ static bool read_architecture(const struct gguf *g, struct model_config *c, stru
   return true;
 }
 
-// general.name for people, cut at a character if it is long.
 static bool read_name(const struct gguf *g, struct model_config *c, struct error *e) {
   struct str name = {0};
   if (!model_gguf_string(g, "general.name", &name, e)) return false;
-  size_t at = 0;
-  for (int n; (n = str_utf8_length(name, at)) > 0 && at + (size_t)n < sizeof c->name;
-       at += (size_t)n) {
-    bool control = (unsigned char)name.data[at] < 0x20 || name.data[at] == 0x7f;
-    memcpy(c->name + at, control ? "?" : name.data + at, (size_t)n);
-  }
-  c->name[at] = 0;
+  model_text_copy(name, c->name, sizeof c->name);
   return true;
 }
 

@@ -2,9 +2,10 @@
 //
 // template.c: the engine's front door: parse, render, free; and what bounds a rendering.
 //
-// Parsing happens once: the source is normalised (newlines become \n, one at the very end is dropped, as Jinja
-// does), split into tokens, and turned into the tree of template_internal.h.  A rendering puts the JSON variables
-// and the built-in functions into an array by symbol, walks the tree, and throws its arena away.
+// Parsing happens once: the source is normalised (newlines become \n, one at the very end is
+// dropped, as Jinja does), split into tokens, and turned into the tree of template_internal.h.  A
+// rendering puts the JSON variables and the built-in functions into an array by symbol, walks the
+// tree, and throws its arena away.
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@
 
 int template_shown(struct str s) {
   size_t length = s.length < 60 ? s.length : 60;
-  while (length > 0 && length < s.length && ((unsigned char)s.data[length] & 0xC0) == 0x80) length--;
+  while (length > 0 && length < s.length && ((unsigned char)s.data[length] & 0xC0) == 0x80)
+    length--;
   return (int)length;
 }
 
@@ -45,11 +47,12 @@ struct value template_fail(struct render *r, enum error_kind kind, const char *f
 
 bool template_enter(struct render *r) {
   if (r->failed) return false;
-  if (r->depth >= RENDER_DEPTH_MAX)
+  if (r->depth >= r->limits.depth)
     template_fail(r, ERROR_INPUT, "nested more than %d deep; does a macro call itself without end?",
-                  RENDER_DEPTH_MAX);
-  else if (r->steps >= TEMPLATE_STEPS_MAX)
-    template_fail(r, ERROR_INPUT, "takes more than %d steps; does it loop over too much?", TEMPLATE_STEPS_MAX);
+                  r->limits.depth);
+  else if (r->steps >= r->limits.steps)
+    template_fail(r, ERROR_INPUT, "takes more than %u steps; does it loop over too much?",
+                  r->limits.steps);
   if (r->failed) return false;
   r->steps++;
   r->depth++;
@@ -58,14 +61,14 @@ bool template_enter(struct render *r) {
 
 bool template_charge(struct render *r, size_t bytes) {
   size_t steps = bytes / BYTES_PER_STEP;
-  r->steps = steps < TEMPLATE_STEPS_MAX - r->steps ? r->steps + (uint32_t)steps : TEMPLATE_STEPS_MAX;
+  r->steps = steps < r->limits.steps - r->steps ? r->steps + (uint32_t)steps : r->limits.steps;
   return !r->failed;
 }
 
 void *template_allocate(struct render *r, size_t size) {
   if (r->failed) return NULL;
-  if (size > RENDER_MEMORY_MAX - r->memory) {
-    template_fail(r, ERROR_INPUT, "needs more than %u MiB of memory", RENDER_MEMORY_MAX >> 20);
+  if (size > r->limits.memory - r->memory) {
+    template_fail(r, ERROR_INPUT, "needs more than %zu KiB of memory", r->limits.memory >> 10);
     return NULL;
   }
   r->memory += size;
@@ -88,8 +91,8 @@ static struct str normalise_newlines(struct arena *a, struct str source) {
 static bool check_source(struct str source, struct error *e) {
   uint32_t line = 1;
   if (source.length > SOURCE_MAX)
-    return error_set(e, ERROR_INPUT, "the chat template has %zu bytes; at most %u are read", source.length,
-                     SOURCE_MAX);
+    return error_set(e, ERROR_INPUT, "the chat template has %zu bytes; at most %u are read",
+                     source.length, SOURCE_MAX);
   for (size_t at = 0; at < source.length;) {
     int length = str_utf8_length(source, at);
     if (!length) return template_syntax_error(e, line, "the text is not UTF-8");
@@ -128,7 +131,8 @@ static void set_globals(struct render *r, const json_t *variables) {
     struct str name = t->symbols[i];
     const json_t *variable = json_object_getn(variables, name.data, name.length);
     const struct builtin *builtin = template_find_global(name);
-    struct function *function = builtin && !variable ? template_allocate(r, sizeof *function) : NULL;
+    struct function *function =
+        builtin && !variable ? template_allocate(r, sizeof *function) : NULL;
     r->globals[i] = value_absent();
     if (variable) {
       r->globals[i] = template_value_from_json(r, variable);
@@ -139,9 +143,12 @@ static void set_globals(struct render *r, const json_t *variables) {
   }
 }
 
-bool template_render(const struct template *t, const json_t *variables, uint64_t now_ms, struct buffer *out,
-                     struct error *e) {
-  struct render r = {.t = t, .out = out, .out_start = out->length, .error = e, .line = 1, .now_ms = now_ms};
+bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
+                            const struct template_limits *limits, struct buffer *out,
+                            struct error *e) {
+  struct render r = {
+      .t = t, .limits = *limits, .out = out, .out_start = out->length, .error = e, .line = 1};
+  r.now_ms = now_ms;
   set_globals(&r, variables);
   if (!r.failed) template_execute(&r, &t->body);
   if (r.failed && out->data) {
@@ -150,4 +157,15 @@ bool template_render(const struct template *t, const json_t *variables, uint64_t
   }
   arena_clear(&r.arena);
   return !r.failed;
+}
+
+bool template_render(const struct template *t, const json_t *variables, uint64_t now_ms,
+                     struct buffer *out, struct error *e) {
+  static const struct template_limits limits = {
+      .steps = TEMPLATE_STEPS_MAX,
+      .depth = RENDER_DEPTH_MAX,
+      .output = TEMPLATE_OUTPUT_MAX,
+      .memory = RENDER_MEMORY_MAX,
+  };
+  return template_render_within(t, variables, now_ms, &limits, out, e);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_call.c: everything that runs a body with arguments: macros, for loops, and the binding of arguments to
-// the parameters of built-in functions.
+// template_call.c: everything that runs a body with arguments: macros, for loops, and the binding
+// of arguments to the parameters of built-in functions.
 //
-// A loop reads ahead no further than it is asked to: loop.last and loop.nextitem look at one more item,
-// loop.length at all.  So a filter (`for m in messages if …`) that depends on what the body changes sees the
-// changes, as in Jinja.
+// A loop reads ahead no further than it is asked to: loop.last and loop.nextitem look at one more
+// item, loop.length at all.  So a filter (`for m in messages if …`) that depends on what the body
+// changes sees the changes, as in Jinja.
 
 #include <string.h>
 
@@ -32,12 +32,13 @@ static int parameter_count(const char *parameters) {
 
 // Puts positional and named arguments where the parameter list wants them.
 static bool bind_arguments(struct render *r, const struct builtin *b, const struct value *self,
-                           const struct arguments *a, const char *what, struct value bound[PARAMETERS_MAX]) {
+                           const struct arguments *a, const char *what,
+                           struct value bound[PARAMETERS_MAX]) {
   int count = parameter_count(b->parameters), at = 0, own = self ? 1 : 0;
   for (int i = 0; i < PARAMETERS_MAX; i++) bound[i] = value_absent();
   if (a->count + (size_t)own > (size_t)count) {
-    template_fail(r, ERROR_INPUT, "%s '%s' takes at most %d arguments, not %zu", what, b->name, count - own,
-                  a->count);
+    template_fail(r, ERROR_INPUT, "%s '%s' takes at most %d arguments, not %zu", what, b->name,
+                  count - own, a->count);
     return false;
   }
   if (self) bound[at++] = *self;
@@ -59,9 +60,10 @@ static bool bind_arguments(struct render *r, const struct builtin *b, const stru
   return true;
 }
 
-// A built-in without a parameter list gets `self` as its first value and everything else as it came.
-static struct value call_unbound(struct render *r, const struct builtin *b, const struct value *self,
-                                 const struct arguments *a) {
+// A built-in without a parameter list gets `self` as its first value and everything else as it
+// came.
+static struct value call_unbound(struct render *r, const struct builtin *b,
+                                 const struct value *self, const struct arguments *a) {
   struct arguments all = *a;
   if (self) {
     struct value *values = template_allocate(r, (a->count + 1) * sizeof *values);
@@ -74,8 +76,9 @@ static struct value call_unbound(struct render *r, const struct builtin *b, cons
   return b->run(r, &all);
 }
 
-struct value template_call_builtin(struct render *r, const struct builtin *b, const struct value *self,
-                                   const struct arguments *a, const char *what) {
+struct value template_call_builtin(struct render *r, const struct builtin *b,
+                                   const struct value *self, const struct arguments *a,
+                                   const char *what) {
   if (!b->parameters) return call_unbound(r, b, self, a);
   struct value bound[PARAMETERS_MAX];
   if (!bind_arguments(r, b, self, a, what, bound)) return value_none();
@@ -86,7 +89,8 @@ struct value template_call(struct render *r, struct value callee, const struct a
   switch (callee.kind) {
     case VALUE_FUNCTION: {
       const struct function *f = callee.function;
-      return template_call_builtin(r, f->builtin, value_given(f->self) ? &f->self : NULL, a, "function");
+      return template_call_builtin(r, f->builtin, value_given(f->self) ? &f->self : NULL, a,
+                                   "function");
     }
     case VALUE_MACRO: return template_call_macro(r, callee.macro, a);
     case VALUE_LOOP: return template_call_loop(r, callee.loop, a);
@@ -96,24 +100,29 @@ struct value template_call(struct render *r, struct value callee, const struct a
       return first ? value_string(STR("")) : callee.joiner->separator;
     }
     case VALUE_UNDEFINED: return template_use_undefined(r, callee);
-    default: return template_fail(r, ERROR_INPUT, "'%s' object is not callable", template_kind_name(callee));
+    default:
+      return template_fail(r, ERROR_INPUT, "'%s' object is not callable",
+                           template_kind_name(callee));
   }
 }
 
 // ---- macros
 
-static const struct value *named_argument(const struct render *r, const struct arguments *a, uint32_t symbol) {
+static const struct value *named_argument(const struct render *r, const struct arguments *a,
+                                          uint32_t symbol) {
   for (size_t i = 0; i < a->named_count; i++)
     if (str_equal(a->names[i], r->t->symbols[symbol])) return &a->named[i];
   return NULL;
 }
 
-// The macro's parameter number i: by position, by name, its default, or undefined.  Defaults see the parameters
-// before them.
-static void bind_parameter(struct render *r, const struct closure *c, uint32_t i, const struct arguments *a) {
+// The macro's parameter number i: by position, by name, its default, or undefined.  Defaults see
+// the parameters before them.
+static void bind_parameter(struct render *r, const struct closure *c, uint32_t i,
+                           const struct arguments *a) {
   const struct parameter *parameter = &c->parameters[i];
-  const struct value *named = i < a->count ? &a->values[i] : named_argument(r, a, parameter->symbol);
-  struct value v = value_undefined(UNDEFINED_NAME, r->t->symbols[parameter->symbol]);
+  const struct value *named =
+      i < a->count ? &a->values[i] : named_argument(r, a, parameter->symbol);
+  struct value v = value_undefined(UNDEFINED_PARAMETER, r->t->symbols[parameter->symbol]);
   if (named)
     v = *named;
   else if (parameter->otherwise)
@@ -121,7 +130,8 @@ static void bind_parameter(struct render *r, const struct closure *c, uint32_t i
   template_bind(r, parameter->symbol, v);
 }
 
-static bool is_parameter(const struct render *r, const struct closure *c, struct str name, size_t from) {
+static bool is_parameter(const struct render *r, const struct closure *c, struct str name,
+                         size_t from) {
   for (size_t i = from; i < c->count; i++)
     if (str_equal(r->t->symbols[c->parameters[i].symbol], name)) return true;
   return false;
@@ -133,7 +143,8 @@ static void bind_varargs(struct render *r, const struct closure *c, const struct
   if (c->uses & USES_VARARGS)
     template_bind(r, r->t->symbol_varargs, template_list_value(r, rest, VALUE_TUPLE));
   else if (rest.count)
-    template_fail(r, ERROR_INPUT, "macro '%.*s' takes at most %u arguments", SHOWN(c->name), c->count);
+    template_fail(r, ERROR_INPUT, "macro '%.*s' takes at most %u arguments", SHOWN(c->name),
+                  c->count);
 }
 
 // Named arguments that are no parameter: the caller, kwargs, or a mistake.
@@ -156,7 +167,8 @@ static void bind_keywords(struct render *r, const struct closure *c, const struc
                   SHOWN(rest.pairs[0].key.text));
 }
 
-struct value template_call_macro(struct render *r, const struct macro *macro, const struct arguments *a) {
+struct value template_call_macro(struct render *r, const struct macro *macro,
+                                 const struct arguments *a) {
   const struct closure *c = macro->definition->closure;
   struct scope *caller_scope = r->scope;
   r->scope = template_scope_new(r, macro->scope);
@@ -178,7 +190,8 @@ bool template_loop_fetch(struct render *r, struct loop *loop, struct value *item
     struct scope *body_scope = r->scope;
     r->scope = template_scope_new(r, loop->outer);
     if (!r->failed) template_assign(r, node->loop.target, *item);
-    bool passes = template_truth(r->failed ? value_none() : template_evaluate(r, node->loop.filter));
+    bool passes =
+        template_truth(r->failed ? value_none() : template_evaluate(r, node->loop.filter));
     r->scope = body_scope;
     if (passes) return !r->failed;
   }
@@ -195,9 +208,10 @@ static bool next_round(struct render *r, struct loop *loop) {
   return true;
 }
 
-// Runs the loop over `iterable` in a scope below `outer`.
-static enum flow run_loop(struct render *r, const struct node *node, struct scope *outer, struct value iterable,
-                          int64_t depth0) {
+// Runs the loop over `iterable` in a scope below `outer`.  The else branch runs when no round came
+// to its end: as in Jinja, a break or continue in every round counts as none.
+static enum flow run_loop(struct render *r, const struct node *node, struct scope *outer,
+                          struct value iterable, int64_t depth0) {
   struct loop *loop = template_allocate(r, sizeof *loop);
   struct scope *scope = template_scope_new(r, outer), *around = r->scope;
   if (!loop || !scope) return FLOW_BREAK;
@@ -205,6 +219,7 @@ static enum flow run_loop(struct render *r, const struct node *node, struct scop
   loop->current = loop->after = loop->changed = value_absent();
   if (!template_iterate(r, iterable, &loop->iterator)) return FLOW_BREAK;
   enum flow flow = FLOW_NEXT;
+  bool completed = false;
   r->scope = scope;
   while (flow != FLOW_BREAK && next_round(r, loop)) {
     r->line = node->line;
@@ -212,12 +227,10 @@ static enum flow run_loop(struct render *r, const struct node *node, struct scop
     template_bind(r, r->t->symbol_loop, (struct value){.kind = VALUE_LOOP, .loop = loop});
     template_assign(r, node->loop.target, loop->current);
     flow = r->failed ? FLOW_BREAK : template_execute(r, &node->loop.body);
+    completed = completed || flow == FLOW_NEXT;
   }
   scope->count = 0;
-  if (loop->index0 < 0 && !r->failed)
-    flow = template_execute(r, &node->loop.otherwise);
-  else
-    flow = FLOW_NEXT;
+  flow = completed || r->failed ? FLOW_NEXT : template_execute(r, &node->loop.otherwise);
   r->scope = around;
   return flow;
 }
@@ -229,8 +242,10 @@ enum flow template_execute_for(struct render *r, const struct node *node) {
 
 // loop(items) inside a recursive loop: the text of the loop's body over other items.
 struct value template_call_loop(struct render *r, struct loop *loop, const struct arguments *a) {
-  if (!loop->node->loop.recursive) return template_fail(r, ERROR_INPUT, "loop() needs {%% for … recursive %%}");
-  if (a->count != 1) return template_fail(r, ERROR_INPUT, "loop() takes one argument: what to walk over");
+  if (!loop->node->loop.recursive)
+    return template_fail(r, ERROR_INPUT, "loop() needs {%% for … recursive %%}");
+  if (a->count != 1)
+    return template_fail(r, ERROR_INPUT, "loop() takes one argument: what to walk over");
   size_t mark = template_mark(r);
   run_loop(r, loop->node, loop->outer, a->values[0], loop->depth0 + 1);
   return template_take(r, mark);

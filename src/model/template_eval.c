@@ -2,12 +2,12 @@
 //
 // template_eval.c: walks the tree: expressions to values, statements to text.
 //
-// One function per kind of node, in two tables.  Every node entered counts one step and one level of depth; the
-// limits of template.h make any template end.
+// One function per kind of node, in two tables.  Every node entered counts one step and one level
+// of depth; the limits of template.h make any template end.
 //
-// Scopes follow Jinja: {% set %} writes into the innermost scope; {% if %} opens none; a loop body, a macro, a
-// captured block and {% with %} open one.  That is why a loop cannot set a variable outside of it except through a
-// namespace.  A loop's scope is emptied before each round.
+// Scopes follow Jinja: {% set %} writes into the innermost scope; {% if %} opens none; a loop body,
+// a macro, a captured block and {% with %} open one.  That is why a loop cannot set a variable
+// outside of it except through a namespace.  A loop's scope is emptied before each round.
 
 #include <string.h>
 
@@ -59,11 +59,12 @@ static void assign_tuple(struct render *r, const struct node *target, struct val
   if (r->failed) return;
   uint32_t wanted = target->chain.items.count;
   if (items.count != wanted) {
-    template_fail(r, ERROR_INPUT, "%u names cannot take the %zu items of a value of type %s", wanted, items.count,
-                  template_kind_name(v));
+    template_fail(r, ERROR_INPUT, "%u names cannot take the %zu items of a value of type %s",
+                  wanted, items.count, template_kind_name(v));
     return;
   }
-  for (uint32_t i = 0; i < wanted; i++) template_assign(r, target->chain.items.items[i], items.items[i]);
+  for (uint32_t i = 0; i < wanted; i++)
+    template_assign(r, target->chain.items.items[i], items.items[i]);
 }
 
 void template_assign(struct render *r, const struct node *target, struct value v) {
@@ -89,10 +90,13 @@ static struct value evaluate_constant(struct render *r, const struct node *node)
   return node->constant;
 }
 
-static struct value evaluate_name(struct render *r, const struct node *node) { return look_up(r, node->symbol); }
+static struct value evaluate_name(struct render *r, const struct node *node) {
+  return look_up(r, node->symbol);
+}
 
 static struct list evaluate_all(struct render *r, const struct nodes *nodes) {
-  struct list l = {.items = template_allocate(r, nodes->count * sizeof *l.items), .capacity = nodes->count};
+  struct list l = {.items = template_allocate(r, nodes->count * sizeof *l.items),
+                   .capacity = nodes->count};
   for (uint32_t i = 0; i < nodes->count && !r->failed; i++) {
     struct value v = template_evaluate(r, nodes->items[i]);
     if (!r->failed) l.items[l.count++] = v;
@@ -126,7 +130,8 @@ static struct value evaluate_sign(struct render *r, const struct node *node) {
   if (!value_is_number(v))
     return template_fail(r, ERROR_INPUT, "a sign needs a number, not %s", template_kind_name(v));
   if (node->kind == NODE_PLUS) return v.kind == VALUE_BOOL ? value_int(v.boolean) : v;
-  return v.kind == VALUE_FLOAT ? value_float(-v.real) : template_arithmetic(r, TOKEN_SUBTRACT, value_int(0), v);
+  return v.kind == VALUE_FLOAT ? value_float(-v.real)
+                               : template_arithmetic(r, TOKEN_SUBTRACT, value_int(0), v);
 }
 
 // The first item that decides, or the last one.
@@ -157,7 +162,8 @@ static struct value evaluate_compare(struct render *r, const struct node *node) 
   struct value left = template_evaluate(r, items->items[0]);
   for (uint32_t i = 1; i < items->count && !r->failed; i++) {
     struct value right = template_evaluate(r, items->items[i]);
-    if (r->failed || !template_compare(r, node->chain.operators[i - 1], left, right)) return value_bool(false);
+    if (r->failed || !template_compare(r, node->chain.operators[i - 1], left, right))
+      return value_bool(false);
     left = right;
   }
   return value_bool(true);
@@ -171,9 +177,11 @@ static struct value evaluate_concatenate(struct render *r, const struct node *no
 }
 
 static struct value evaluate_condition(struct render *r, const struct node *node) {
-  if (template_truth(template_evaluate(r, node->condition.test))) return template_evaluate(r, node->condition.then);
+  if (template_truth(template_evaluate(r, node->condition.test)))
+    return template_evaluate(r, node->condition.then);
   if (node->condition.otherwise) return template_evaluate(r, node->condition.otherwise);
-  return value_undefined(UNDEFINED_SENTENCE, STR("an inline if without else was false, and its value is used"));
+  return value_undefined(UNDEFINED_SENTENCE,
+                         STR("an inline if without else was false, and its value is used"));
 }
 
 static struct value evaluate_attribute(struct render *r, const struct node *node) {
@@ -214,7 +222,8 @@ static struct value evaluate_closure(struct render *r, const struct node *node) 
 
 // ---- calls
 
-static void add_keywords(struct render *r, const struct node *node, struct list *names, struct list *values) {
+static void add_keywords(struct render *r, const struct node *node, struct list *names,
+                         struct list *values) {
   struct value more = template_evaluate(r, node);
   if (r->failed) return;
   if (more.kind != VALUE_DICT) {
@@ -222,23 +231,27 @@ static void add_keywords(struct render *r, const struct node *node, struct list 
     return;
   }
   for (size_t i = 0; i < more.dict->count; i++) {
-    if (more.dict->pairs[i].key.kind != VALUE_STRING) template_fail(r, ERROR_INPUT, "** needs names for keys");
+    if (more.dict->pairs[i].key.kind != VALUE_STRING)
+      template_fail(r, ERROR_INPUT, "** needs names for keys");
     template_list_push(r, names, more.dict->pairs[i].key);
     template_list_push(r, values, more.dict->pairs[i].value);
   }
 }
 
 // Evaluates the arguments of a call.  False when that failed.
-static bool evaluate_arguments(struct render *r, const struct call_arguments *a, struct arguments *out) {
+static bool evaluate_arguments(struct render *r, const struct call_arguments *a,
+                               struct arguments *out) {
   struct list values = evaluate_all(r, &a->positional);
   struct list named = evaluate_all(r, &a->named), names = {0};
   if (a->rest && !r->failed) {
     struct list rest = template_collect(r, template_evaluate(r, a->rest));
-    for (size_t i = 0; i < rest.count && !r->failed; i++) template_list_push(r, &values, rest.items[i]);
+    for (size_t i = 0; i < rest.count && !r->failed; i++)
+      template_list_push(r, &values, rest.items[i]);
   }
   *out = (struct arguments){.names = a->names};
   if (a->keywords && !r->failed) {
-    for (uint32_t i = 0; i < a->named.count; i++) template_list_push(r, &names, value_string(a->names[i]));
+    for (uint32_t i = 0; i < a->named.count; i++)
+      template_list_push(r, &names, value_string(a->names[i]));
     add_keywords(r, a->keywords, &names, &named);
     struct str *texts = template_allocate(r, names.count * sizeof *texts);
     for (size_t i = 0; texts && i < names.count; i++) texts[i] = names.items[i].text;

@@ -2,11 +2,13 @@
 //
 // template_filters.c: the filters, {{ value | name(arguments) }}, and their table.
 //
-// values[0] is the value in front of the bar; the others are the parameters of the table's row, ABSENT where they
-// were not given.  Filters on lists read any iterable.  The lazy ones of Jinja (map, select, unique, …) work at
-// once here and give a stream: it is true even when empty, has no length, and can be walked once.
+// values[0] is the value in front of the bar; the others are the parameters of the table's row,
+// ABSENT where they were not given.  Filters on lists read any iterable.  The lazy ones of Jinja
+// (map, select, unique, …) work at once here and give a stream: it is true even when empty, has no
+// length, and can be walked once.
 //
-// What sorts or groups by an attribute takes paths such as "function.name" or "0.role"; numbers are positions.
+// What sorts or groups by an attribute takes paths such as "function.name" or "0.role"; numbers are
+// positions.
 
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +19,12 @@
 
 static bool is_nothing(struct value v) { return v.kind == VALUE_ABSENT || v.kind == VALUE_NONE; }
 
-static struct value list_of(struct render *r, struct list l) { return template_list_value(r, l, VALUE_LIST); }
-static struct value stream_of(struct render *r, struct list l) { return template_list_value(r, l, VALUE_STREAM); }
+static struct value list_of(struct render *r, struct list l) {
+  return template_list_value(r, l, VALUE_LIST);
+}
+static struct value stream_of(struct render *r, struct list l) {
+  return template_list_value(r, l, VALUE_STREAM);
+}
 
 // ---- attributes by path
 
@@ -28,8 +34,10 @@ static struct value step_into(struct render *r, struct value v, struct str part)
   return template_get_item(r, v, number ? value_int(index) : value_string(part));
 }
 
-// item at `path` ("a.b", 3, or nothing for the item itself); `otherwise` replaces what is undefined on the way.
-static struct value at_path(struct render *r, struct value item, struct value path, struct value otherwise) {
+// item at `path` ("a.b", 3, or nothing for the item itself); `otherwise` replaces what is undefined
+// on the way.
+static struct value at_path(struct render *r, struct value item, struct value path,
+                            struct value otherwise) {
   if (is_nothing(path)) return item;
   if (path.kind != VALUE_STRING) return template_get_item(r, item, path);
   struct str rest = path.text;
@@ -50,7 +58,8 @@ static struct value fold_case(struct render *r, struct value v, bool case_sensit
 }
 
 // What sort orders by: one path, or several separated by commas.
-static struct value sort_key(struct render *r, struct value item, struct value paths, bool case_sensitive) {
+static struct value sort_key(struct render *r, struct value item, struct value paths,
+                             bool case_sensitive) {
   if (paths.kind != VALUE_STRING || !memchr(paths.text.data, ',', paths.text.length))
     return fold_case(r, at_path(r, item, paths, value_absent()), case_sensitive);
   struct list keys = {0};
@@ -59,7 +68,8 @@ static struct value sort_key(struct render *r, struct value item, struct value p
     const char *comma = memchr(rest.data, ',', rest.length);
     size_t length = comma ? (size_t)(comma - rest.data) : rest.length;
     struct value path = value_string((struct str){rest.data, length});
-    template_list_push(r, &keys, fold_case(r, at_path(r, item, path, value_absent()), case_sensitive));
+    template_list_push(r, &keys,
+                       fold_case(r, at_path(r, item, path, value_absent()), case_sensitive));
     more = comma != NULL;
     if (more) rest = (struct str){rest.data + length + 1, rest.length - length - 1};
   }
@@ -88,7 +98,8 @@ static struct value filter_forceescape(struct render *r, const struct arguments 
 }
 
 static struct value filter_escape(struct render *r, const struct arguments *a) {
-  return a->values[0].kind == VALUE_STRING && a->values[0].safe ? a->values[0] : filter_forceescape(r, a);
+  return a->values[0].kind == VALUE_STRING && a->values[0].safe ? a->values[0]
+                                                                : filter_forceescape(r, a);
 }
 
 // A word begins behind white space, '-', '(', '{', '[' and '<'.
@@ -97,7 +108,8 @@ static struct value filter_title(struct render *r, const struct arguments *a) {
   size_t mark = template_mark(r);
   bool begins = true;
   uint32_t c;
-  for (size_t at = 0, n; (n = (size_t)str_utf8_decode(text.text, at, &c)) > 0 && !r->failed; at += n) {
+  for (size_t at = 0, n; (n = (size_t)str_utf8_decode(text.text, at, &c)) > 0 && !r->failed;
+       at += n) {
     struct str character = {text.text.data + at, n};
     template_add_mapped(r, character, begins ? template_to_upper : template_to_lower);
     begins = template_is_space(c) || (c < 0x80 && memchr("-({[<", (int)c, 5));
@@ -111,7 +123,8 @@ struct value template_format(struct render *r, const struct arguments *a) {
     return template_fail(r, ERROR_INPUT, "format takes positional or named values, not both");
   if (a->named_count) {
     struct dict d = {0};
-    for (size_t i = 0; i < a->named_count; i++) template_dict_put(r, &d, value_string(a->names[i]), a->named[i]);
+    for (size_t i = 0; i < a->named_count; i++)
+      template_dict_put(r, &d, value_string(a->names[i]), a->named[i]);
     return template_format_percent(r, text, template_dict_value(r, d));
   }
   struct list values = {.items = (struct value *)a->values + 1, .count = a->count - 1};
@@ -122,7 +135,8 @@ static struct value filter_indent(struct render *r, const struct arguments *a) {
   struct value width = a->values[1];
   struct str margin = width.kind == VALUE_STRING ? width.text : STR(" ");
   int64_t times = width.kind == VALUE_STRING ? 1 : template_whole_or(r, width, 4);
-  bool first = template_truth_or(a->values[2], false), blank = template_truth_or(a->values[3], false);
+  bool first = template_truth_or(a->values[2], false),
+       blank = template_truth_or(a->values[3], false);
   struct value text = a->values[0];
   struct list lines = template_split_lines(r, template_text_of(r, text), false);
   struct str s = r->failed ? STR("") : text.text;
@@ -146,11 +160,13 @@ static struct str first_characters(struct str s, int64_t count) {
 
 static struct value filter_truncate(struct render *r, const struct arguments *a) {
   struct str s = template_text_of(r, a->values[0]);
-  int64_t length = template_whole_or(r, a->values[1], 255), leeway = template_whole_or(r, a->values[4], 5);
+  int64_t length = template_whole_or(r, a->values[1], 255),
+          leeway = template_whole_or(r, a->values[4], 5);
   struct str end = value_given(a->values[3]) ? template_text_of(r, a->values[3]) : STR("...");
   int64_t end_length = (int64_t)template_count_characters(end);
   if (length < end_length || leeway < 0)
-    return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld", (long long)end_length);
+    return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld",
+                         (long long)end_length);
   if ((int64_t)template_count_characters(s) <= length + leeway) return a->values[0];
   struct str kept = first_characters(s, length - end_length);
   if (!template_truth_or(a->values[2], false)) {
@@ -181,8 +197,8 @@ static void add_quoted(struct render *r, struct value v, bool query) {
   struct str s = template_string_of(r, v).text;
   for (size_t i = 0; i < s.length && !r->failed; i++) {
     char c = s.data[i];
-    bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr("_.-~", c)) ||
-                 (c == '/' && !query);
+    bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
+                 (c && strchr("_.-~", c)) || (c == '/' && !query);
     if (plain)
       template_add_char(r, c);
     else if (c == ' ' && query)
@@ -204,7 +220,8 @@ static struct value filter_urlencode(struct render *r, const struct arguments *a
   if (!template_iterate(r, items, &it)) return v;
   for (bool first = true; template_next(r, &it, &item); first = false) {
     struct list pair = template_collect(r, item);
-    if (pair.count != 2) return template_fail(r, ERROR_INPUT, "urlencode needs pairs of a key and a value");
+    if (pair.count != 2)
+      return template_fail(r, ERROR_INPUT, "urlencode needs pairs of a key and a value");
     if (!first) template_add_char(r, '&');
     add_quoted(r, pair.items[0], true);
     template_add_char(r, '=');
@@ -236,7 +253,8 @@ static struct value filter_xmlattr(struct render *r, const struct arguments *a) 
 static bool take_separators(struct render *r, struct value v, struct json_style *style) {
   if (is_nothing(v)) return true;
   struct list pair = template_collect(r, v);
-  if (!r->failed && pair.count != 2) template_fail(r, ERROR_INPUT, "tojson needs two separators: (item, key)");
+  if (!r->failed && pair.count != 2)
+    template_fail(r, ERROR_INPUT, "tojson needs two separators: (item, key)");
   if (r->failed) return false;
   style->item_separator = template_text_of(r, pair.items[0]);
   style->key_separator = template_text_of(r, pair.items[1]);
@@ -272,7 +290,8 @@ static struct value filter_abs(struct render *r, const struct arguments *a) {
   if (!value_is_number(v))
     return template_fail(r, ERROR_INPUT, "abs needs a number, not %s", template_kind_name(v));
   if (v.kind == VALUE_FLOAT) return value_float(fabs(v.real));
-  return value_whole(v) < 0 ? template_arithmetic(r, TOKEN_SUBTRACT, value_int(0), v) : value_int(value_whole(v));
+  return value_whole(v) < 0 ? template_arithmetic(r, TOKEN_SUBTRACT, value_int(0), v)
+                            : value_int(value_whole(v));
 }
 
 // Python's int(text, base): blanks around, a sign, underscores between digits.
@@ -288,8 +307,10 @@ static bool parse_whole(struct str s, int base, int64_t *out) {
   text[used] = 0;
   if (memchr(text, ' ', used) || text[0] == '_') return false;
   char *end, *digits = text + (text[0] == '-' || text[0] == '+');
-  if (base == 2 && digits[0] == '0' && (digits[1] | 32) == 'b') memmove(digits, digits + 2, strlen(digits + 2) + 1);
-  if (base == 8 && digits[0] == '0' && (digits[1] | 32) == 'o') memmove(digits, digits + 2, strlen(digits + 2) + 1);
+  if (base == 2 && digits[0] == '0' && (digits[1] | 32) == 'b')
+    memmove(digits, digits + 2, strlen(digits + 2) + 1);
+  if (base == 8 && digits[0] == '0' && (digits[1] | 32) == 'o')
+    memmove(digits, digits + 2, strlen(digits + 2) + 1);
   if (*digits == '-' || *digits == '+' || !*digits) return false;
   long long value = strtoll(text, &end, base);
   *out = value;
@@ -314,7 +335,9 @@ static struct value filter_int(struct render *r, const struct arguments *a) {
   if (value_is_whole(v)) return value_int(value_whole(v));
   if (base != 0 && (base < 2 || base > 36)) base = 10;
   if (v.kind == VALUE_STRING && parse_whole(v.text, (int)base, &whole)) return value_int(whole);
-  if (parse_real(v, &real) && fabs(real) < 9.2e18) return value_int((int64_t)real);
+  bool readable = parse_real(v, &real);
+  if (readable && fabs(real) < 9.2e18) return value_int((int64_t)real);
+  if (readable) return template_fail(r, ERROR_INPUT, "a whole number does not fit into 64 bits");
   return value_given(a->values[1]) ? a->values[1] : value_int(0);
 }
 
@@ -347,7 +370,8 @@ static struct value filter_round(struct render *r, const struct arguments *a) {
   if (!common && !up && !str_equal(method, STR("floor")))
     return template_fail(r, ERROR_INPUT, "the method of round must be common, ceil or floor");
   if (common && value_is_whole(v) && precision >= 0) return value_int(value_whole(v));
-  if (common && value_is_whole(v)) return value_int((int64_t)round_half_even(value_real(v), (int)precision));
+  if (common && value_is_whole(v))
+    return value_int((int64_t)round_half_even(value_real(v), (int)precision));
   if (common) return value_float(round_half_even(value_real(v), (int)precision));
   double scale = pow(10, (double)precision), scaled = value_real(v) * scale;
   return value_float((up ? ceil(scaled) : floor(scaled)) / scale);
@@ -367,7 +391,8 @@ static struct value filter_length(struct render *r, const struct arguments *a) {
   int64_t length;
   if (a->values[0].kind == VALUE_STRING) template_charge(r, a->values[0].text.length);
   if (template_length(a->values[0], &length)) return value_int(length);
-  return template_fail(r, ERROR_INPUT, "object of type '%s' has no length", template_kind_name(a->values[0]));
+  return template_fail(r, ERROR_INPUT, "object of type '%s' has no length",
+                       template_kind_name(a->values[0]));
 }
 
 static struct value filter_attr(struct render *r, const struct arguments *a) {
@@ -393,7 +418,8 @@ static struct value filter_first(struct render *r, const struct arguments *a) {
 
 static struct value filter_last(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
-  if (v.kind == VALUE_STREAM) return template_fail(r, ERROR_INPUT, "last needs a list; put |list in front of it");
+  if (v.kind == VALUE_STREAM)
+    return template_fail(r, ERROR_INPUT, "last needs a list; put |list in front of it");
   struct list l = template_collect(r, v);
   if (l.count) return l.items[l.count - 1];
   return value_undefined(UNDEFINED_SENTENCE, STR("no last item, the sequence was empty"));
@@ -406,13 +432,15 @@ static struct value filter_list(struct render *r, const struct arguments *a) {
 static struct value filter_items(struct render *r, const struct arguments *a) {
   if (a->values[0].kind == VALUE_UNDEFINED) return stream_of(r, (struct list){0});
   if (a->values[0].kind != VALUE_DICT)
-    return template_fail(r, ERROR_INPUT, "items needs a dict, not %s", template_kind_name(a->values[0]));
+    return template_fail(r, ERROR_INPUT, "items needs a dict, not %s",
+                         template_kind_name(a->values[0]));
   return stream_of(r, template_collect(r, template_dict_items(r, a)));
 }
 
 static struct value filter_join(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
-  struct str separator = value_given(a->values[1]) ? template_string_of(r, a->values[1]).text : STR("");
+  struct str separator =
+      value_given(a->values[1]) ? template_string_of(r, a->values[1]).text : STR("");
   struct list texts = {0};
   for (size_t i = 0; i < items.count && !r->failed; i++)
     template_list_push(r, &texts, at_path(r, items.items[i], a->values[2], value_absent()));
@@ -443,7 +471,8 @@ static struct value filter_batch(struct render *r, const struct arguments *a) {
   if (size < 1) return template_fail(r, ERROR_INPUT, "batch needs a size above 0");
   for (size_t at = 0; at < items.count && !r->failed;) {
     struct list batch = {0};
-    for (int64_t i = 0; i < size && at < items.count; i++) template_list_push(r, &batch, items.items[at++]);
+    for (int64_t i = 0; i < size && at < items.count; i++)
+      template_list_push(r, &batch, items.items[at++]);
     while ((int64_t)batch.count < size && !is_nothing(a->values[2]) && !r->failed)
       template_list_push(r, &batch, a->values[2]);
     template_list_push(r, &batches, list_of(r, batch));
@@ -458,7 +487,8 @@ static struct value filter_slice(struct render *r, const struct arguments *a) {
   size_t size = items.count / (size_t)count, longer = items.count % (size_t)count, at = 0;
   for (size_t k = 0; k < (size_t)count && !r->failed; k++) {
     struct list slice = {0};
-    for (size_t i = 0; i < size + (k < longer); i++) template_list_push(r, &slice, items.items[at++]);
+    for (size_t i = 0; i < size + (k < longer); i++)
+      template_list_push(r, &slice, items.items[at++]);
     if (k >= longer && !is_nothing(a->values[2])) template_list_push(r, &slice, a->values[2]);
     template_list_push(r, &slices, list_of(r, slice));
   }
@@ -466,7 +496,8 @@ static struct value filter_slice(struct render *r, const struct arguments *a) {
 }
 
 // Pairs of (key to sort by, item).
-static struct pair *keyed(struct render *r, struct list items, struct value paths, bool case_sensitive) {
+static struct pair *keyed(struct render *r, struct list items, struct value paths,
+                          bool case_sensitive) {
   struct pair *pairs = template_allocate(r, items.count * sizeof *pairs);
   for (size_t i = 0; i < items.count && !r->failed; i++)
     pairs[i] = (struct pair){sort_key(r, items.items[i], paths, case_sensitive), items.items[i]};
@@ -495,8 +526,8 @@ static struct value filter_dictsort(struct render *r, const struct arguments *a)
   if (!str_equal(by, STR("key")) && !str_equal(by, STR("value")))
     return template_fail(r, ERROR_INPUT, "dictsort sorts by 'key' or 'value'");
   struct list items = template_collect(r, template_dict_items(r, a));
-  struct pair *pairs =
-      keyed(r, items, value_int(str_equal(by, STR("value"))), template_truth_or(a->values[1], false));
+  struct pair *pairs = keyed(r, items, value_int(str_equal(by, STR("value"))),
+                             template_truth_or(a->values[1], false));
   if (r->failed) return value_none();
   template_sort(r, pairs, items.count, template_truth_or(a->values[3], false));
   return list_of(r, items_of(r, pairs, items.count));
@@ -510,7 +541,8 @@ static struct value filter_unique(struct render *r, const struct arguments *a) {
     struct value key = at_path(r, items.items[i], a->values[2], value_absent());
     key = fold_case(r, key, case_sensitive);
     if (template_dict_get(&seen, key)) continue;
-    if (template_dict_put(r, &seen, key, value_none())) template_list_push(r, &kept, items.items[i]);
+    if (template_dict_put(r, &seen, key, value_none()))
+      template_list_push(r, &kept, items.items[i]);
   }
   return stream_of(r, kept);
 }
@@ -542,22 +574,30 @@ static struct value extreme(struct render *r, const struct arguments *a, int wan
   struct list items = template_collect(r, a->values[0]);
   struct pair *pairs = keyed(r, items, a->values[2], template_truth_or(a->values[1], false));
   if (r->failed) return value_none();
-  if (!items.count) return value_undefined(UNDEFINED_SENTENCE, STR("no aggregated item, the sequence was empty"));
+  if (!items.count)
+    return value_undefined(UNDEFINED_SENTENCE, STR("no aggregated item, the sequence was empty"));
   size_t best = 0;
   for (size_t i = 1; i < items.count && !r->failed; i++)
-    if (template_order(r, pairs[i].key, pairs[best].key, wanted < 0 ? "<" : ">") * wanted > 0) best = i;
+    if (template_order(r, pairs[i].key, pairs[best].key, wanted < 0 ? "<" : ">") * wanted > 0)
+      best = i;
   return items.items[best];
 }
 
-static struct value filter_min(struct render *r, const struct arguments *a) { return extreme(r, a, -1); }
-static struct value filter_max(struct render *r, const struct arguments *a) { return extreme(r, a, 1); }
+static struct value filter_min(struct render *r, const struct arguments *a) {
+  return extreme(r, a, -1);
+}
+static struct value filter_max(struct render *r, const struct arguments *a) {
+  return extreme(r, a, 1);
+}
 
 static struct value filter_sum(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
   struct value sum = value_given(a->values[2]) ? a->values[2] : value_int(0);
-  if (sum.kind == VALUE_STRING) return template_fail(r, ERROR_INPUT, "sum cannot add strings; use join");
+  if (sum.kind == VALUE_STRING)
+    return template_fail(r, ERROR_INPUT, "sum cannot add strings; use join");
   for (size_t i = 0; i < items.count && !r->failed; i++)
-    sum = template_arithmetic(r, TOKEN_ADD, sum, at_path(r, items.items[i], a->values[1], value_absent()));
+    sum = template_arithmetic(r, TOKEN_ADD, sum,
+                              at_path(r, items.items[i], a->values[1], value_absent()));
   return sum;
 }
 
@@ -569,8 +609,10 @@ static struct list collect_if_true(struct render *r, struct value v) {
 }
 
 // Looks up the name in a->values[at]; the arguments behind it are passed on.  NULL after a failure.
-static const struct builtin *named_builtin(struct render *r, const struct arguments *a, size_t at, const char *what,
-                                           const struct builtin *(*find)(struct str name), struct arguments *rest) {
+static const struct builtin *named_builtin(struct render *r, const struct arguments *a, size_t at,
+                                           const char *what,
+                                           const struct builtin *(*find)(struct str name),
+                                           struct arguments *rest) {
   struct str name = template_text_of(r, a->values[at]);
   const struct builtin *found = r->failed ? NULL : find(name);
   if (!found) template_fail(r, ERROR_INPUT, "there is no %s '%.*s'", what, SHOWN(name));
@@ -592,30 +634,36 @@ static struct value map_attribute(struct render *r, const struct arguments *a, s
   if (a->named_count > 1 + (otherwise != NULL))
     return template_fail(r, ERROR_INPUT, "map(attribute=…) takes only default beside it");
   for (size_t i = 0; i < items.count && !r->failed; i++)
-    template_list_push(r, &mapped, at_path(r, items.items[i], path, otherwise ? *otherwise : value_absent()));
+    template_list_push(r, &mapped,
+                       at_path(r, items.items[i], path, otherwise ? *otherwise : value_absent()));
   return stream_of(r, mapped);
 }
 
 static struct value filter_map(struct render *r, const struct arguments *a) {
   const struct value *path = named_value(a, STR("attribute"));
   if (a->count == 1 && path) return map_attribute(r, a, *path);
-  if (a->count == 1) return template_fail(r, ERROR_INPUT, "map needs the name of a filter, or attribute=…");
+  if (a->count == 1)
+    return template_fail(r, ERROR_INPUT, "map needs the name of a filter, or attribute=…");
   struct list items = collect_if_true(r, a->values[0]), mapped = {0};
   struct arguments rest;
   const struct builtin *filter = named_builtin(r, a, 1, "filter", template_find_filter, &rest);
   for (size_t i = 0; i < items.count && !r->failed; i++)
-    template_list_push(r, &mapped, template_call_builtin(r, filter, &items.items[i], &rest, "filter"));
+    template_list_push(r, &mapped,
+                       template_call_builtin(r, filter, &items.items[i], &rest, "filter"));
   return stream_of(r, mapped);
 }
 
-// values: the list, [a path,] [the name of a test, its arguments].  Without a test, an item's truth decides.
-static struct value choose(struct render *r, const struct arguments *a, bool wanted, bool by_attribute) {
+// values: the list, [a path,] [the name of a test, its arguments].  Without a test, an item's truth
+// decides.
+static struct value choose(struct render *r, const struct arguments *a, bool wanted,
+                           bool by_attribute) {
   struct list items = collect_if_true(r, a->values[0]), chosen = {0};
   size_t at = by_attribute ? 2 : 1;
   struct arguments rest;
   if (a->count < at) return template_fail(r, ERROR_INPUT, "the name of an attribute is missing");
   bool tested = a->count > at;
-  const struct builtin *test = tested ? named_builtin(r, a, at, "test", template_find_test, &rest) : NULL;
+  const struct builtin *test =
+      tested ? named_builtin(r, a, at, "test", template_find_test, &rest) : NULL;
   for (size_t i = 0; i < items.count && !r->failed; i++) {
     struct value v = items.items[i];
     if (by_attribute) v = at_path(r, v, a->values[1], value_absent());
@@ -625,7 +673,9 @@ static struct value choose(struct render *r, const struct arguments *a, bool wan
   return stream_of(r, chosen);
 }
 
-static struct value filter_select(struct render *r, const struct arguments *a) { return choose(r, a, true, false); }
+static struct value filter_select(struct render *r, const struct arguments *a) {
+  return choose(r, a, true, false);
+}
 static struct value filter_reject(struct render *r, const struct arguments *a) {
   return choose(r, a, false, false);
 }

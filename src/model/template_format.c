@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_format.c: text with holes: 'a %5.2f b' % x, the filter `format`, and 'a {:>5} b'.format(x).
+// template_format.c: text with holes: 'a %5.2f b' % x, the filter `format`, and 'a {:>5}
+// b'.format(x).
 //
-// Both notations come down to one struct spec, and each kind of value has one function that writes it by a spec.
+// Both notations come down to one struct spec, and each kind of value has one function that writes
+// it by a spec.
 //
-//   %[(name)][-+ 0#][width][.precision]type {[name][!r|!s][:[[fill]align][sign][#][0][width][,][.p][type]]}
+//   %[(name)][-+ 0#][width][.precision]type
+//   {[name][!r|!s][:[[fill]align][sign][#][0][width][,][.p][type]]}
 
 #include <math.h>
 #include <stdio.h>
@@ -60,9 +63,11 @@ static void add_fill(struct render *r, uint32_t fill, int64_t count) {
 }
 
 // `prefix` (sign, 0x) stays in front of the padding of '='.
-static void add_padded(struct render *r, const struct spec *spec, struct str prefix, struct str text, char align) {
+static void add_padded(struct render *r, const struct spec *spec, struct str prefix,
+                       struct str text, char align) {
   if (spec->align) align = spec->align;
-  int64_t room = spec->width - (int64_t)(template_count_characters(prefix) + template_count_characters(text));
+  int64_t room =
+      spec->width - (int64_t)(template_count_characters(prefix) + template_count_characters(text));
   if (room < 0) room = 0;
   int64_t left = align == '>' ? room : align == '^' ? room / 2 : 0;
   add_fill(r, spec->fill, left);
@@ -90,8 +95,8 @@ static size_t group_digits(char *text, size_t size, char grouping) {
   return length;
 }
 
-static void add_number(struct render *r, const struct spec *spec, bool negative, const char *mark, char *text,
-                       size_t size) {
+static void add_number(struct render *r, const struct spec *spec, bool negative, const char *mark,
+                       char *text, size_t size) {
   char prefix[4];
   int length = snprintf(prefix, sizeof prefix, "%s%s",
                         negative            ? "-"
@@ -127,12 +132,12 @@ static void format_whole(struct render *r, const struct spec *spec, int64_t i) {
 }
 
 static void format_real(struct render *r, const struct spec *spec, double d) {
-  char text[512], format[] = "%.*f";
+  char text[512], format[] = "%.*f%s";
   bool negative = signbit(d) && !isnan(d);
   format[3] = spec->type == '%' ? 'f' : spec->type;
   if (spec->type == '%') d *= 100;
-  snprintf(text, sizeof text, format, spec->precision < 0 ? 6 : spec->precision, fabs(d));
-  if (spec->type == '%') strcat(text, "%");
+  snprintf(text, sizeof text, format, spec->precision < 0 ? 6 : spec->precision, fabs(d),
+           spec->type == '%' ? "%" : "");
   add_number(r, spec, negative, "", text, sizeof text);
 }
 
@@ -143,6 +148,19 @@ static void format_shortest(struct render *r, const struct spec *spec, double d)
   char text[64];
   snprintf(text, sizeof text, "%.*s", (int)shortest.length, shortest.data);
   add_number(r, spec, signbit(d) && !isnan(d), "", text, sizeof text);
+}
+
+static void format_character(struct render *r, const struct spec *spec, struct value v,
+                             char align) {
+  char bytes[4];
+  int length = 0;
+  if (value_is_whole(v) && value_whole(v) >= 0 && value_whole(v) <= 0x10FFFF)
+    length = str_utf8_encode((uint32_t)value_whole(v), bytes);
+  else if (v.kind == VALUE_STRING && template_count_characters(v.text) == 1)
+    memcpy(bytes, v.text.data, (size_t)(length = (int)v.text.length));
+  if (!length)
+    template_fail(r, ERROR_INPUT, "the format code 'c' needs one character or its number");
+  format_text(r, spec, (struct str){bytes, (size_t)length}, align);
 }
 
 static bool is_one_of(char c, const char *set) { return c && strchr(set, c); }
@@ -162,14 +180,12 @@ static void format_value(struct render *r, const struct spec *spec, struct value
     else
       format_real(r, &by_kind, v.real);
   } else if (whole && spec->type == 'c') {
-    char bytes[4];
-    int length = str_utf8_encode((uint32_t)value_whole(v), bytes);
-    format_text(r, spec, (struct str){bytes, (size_t)length}, '<');
+    format_character(r, spec, v, '<');
   } else if (spec->type == 0 || (spec->type == 's' && v.kind == VALUE_STRING)) {
     format_text(r, spec, template_string_of(r, v).text, '<');
   } else {
-    template_fail(r, ERROR_INPUT, "the format code '%c' does not fit a value of type %s", spec->type,
-                  template_kind_name(v));
+    template_fail(r, ERROR_INPUT, "the format code '%c' does not fit a value of type %s",
+                  spec->type, template_kind_name(v));
   }
 }
 
@@ -200,11 +216,13 @@ static struct value named_value(struct render *r, struct percent *p, struct str 
   *s = (struct str){s->data + length + 1, s->length - length - 1};
   const struct value *found =
       p->values.kind == VALUE_DICT ? template_dict_get(p->values.dict, value_string(name)) : NULL;
-  if (!found) return template_fail(r, ERROR_INPUT, "no value is named '%.*s' in a format", SHOWN(name));
+  if (!found)
+    return template_fail(r, ERROR_INPUT, "no value is named '%.*s' in a format", SHOWN(name));
   return *found;
 }
 
-static int star_or_number(struct render *r, struct percent *p, struct str *s, int otherwise, int most) {
+static int star_or_number(struct render *r, struct percent *p, struct str *s, int otherwise,
+                          int most) {
   char star;
   if (!take_if(s, "*", &star)) return take_number(r, s, otherwise, most);
   struct value v = next_value(r, p);
@@ -236,8 +254,8 @@ static void percent_value(struct render *r, struct spec *spec, struct value v) {
     size_t mark = template_mark(r);
     template_add_repr(r, v);
     format_text(r, spec, template_take(r, mark).text, '>');
-  } else if (spec->type == 'c' && v.kind == VALUE_STRING) {
-    format_text(r, spec, v.text, '>');
+  } else if (spec->type == 'c') {
+    format_character(r, spec, v, '>');
   } else {
     percent_number(r, spec, v);
   }
@@ -288,8 +306,9 @@ struct value template_format_percent(struct render *r, struct value text, struct
     take(&s);
     percent_hole(r, &p, &s);
   }
-  bool all = values.kind == VALUE_TUPLE ? p.next == values.list->count
-                                        : p.single_used || values.kind == VALUE_DICT || values.kind == VALUE_LIST;
+  bool all = values.kind == VALUE_TUPLE
+                 ? p.next == values.list->count
+                 : p.single_used || values.kind == VALUE_DICT || values.kind == VALUE_LIST;
   if (!all) return template_fail(r, ERROR_INPUT, "a format has fewer holes than values");
   return template_take(r, mark);
 }
@@ -315,7 +334,8 @@ static struct spec parse_spec(struct render *r, struct str s) {
   take_if(&s, ",_", &spec.grouping);
   if (take_if(&s, ".", &flag)) spec.precision = take_number(r, &s, 0, PRECISION_MAX);
   spec.type = take(&s);
-  if (s.length) template_fail(r, ERROR_INPUT, "a format specification cannot be read: '%.*s'", SHOWN(s));
+  if (s.length)
+    template_fail(r, ERROR_INPUT, "a format specification cannot be read: '%.*s'", SHOWN(s));
   return spec;
 }
 
@@ -329,7 +349,8 @@ static struct value argument_named(struct render *r, struct braces *b, struct st
   if (!name.length) index = (int64_t)b->next++;
   if (!name.length || str_to_int(name, &index)) {
     if (index >= 0 && (size_t)index < b->arguments->count) return b->arguments->values[index];
-    return template_fail(r, ERROR_INPUT, "a format needs value %lld, which is not given", (long long)index);
+    return template_fail(r, ERROR_INPUT, "a format needs value %lld, which is not given",
+                         (long long)index);
   }
   for (size_t i = 0; i < b->arguments->named_count; i++)
     if (str_equal(b->arguments->names[i], name)) return b->arguments->named[i];
@@ -363,7 +384,8 @@ static struct value field_value(struct render *r, struct braces *b, struct str f
   return v;
 }
 
-// One field, between its braces.  A specification may hold fields itself ({:>{width}}), one level deep.
+// One field, between its braces.  A specification may hold fields itself ({:>{width}}), one level
+// deep.
 static void brace_field(struct render *r, struct braces *b, struct str field) {
   struct str name = cut(&field, length_up_to(field, "!:"));
   char conversion = 0;
@@ -392,7 +414,8 @@ static void brace_field(struct render *r, struct braces *b, struct str field) {
   if (!r->failed) format_value(r, &spec, v);
 }
 
-// Bytes of the field in front of its closing brace, braces inside counted; SIZE_MAX when it is not closed.
+// Bytes of the field in front of its closing brace, braces inside counted; SIZE_MAX when it is not
+// closed.
 static size_t field_length(struct str s) {
   int depth = 0;
   for (size_t i = 0; i < s.length; i++) {
@@ -414,7 +437,8 @@ struct value template_format_braces(struct render *r, struct str s, const struct
       continue;
     }
     size_t length = brace == '{' ? field_length(s) : SIZE_MAX;
-    if (length == SIZE_MAX) return template_fail(r, ERROR_INPUT, "a format has a single '%c'", brace);
+    if (length == SIZE_MAX)
+      return template_fail(r, ERROR_INPUT, "a format has a single '%c'", brace);
     brace_field(r, &b, cut(&s, length));
     take(&s);
   }

@@ -2,8 +2,9 @@
 //
 // template_functions.c: the tests (`x is name`) and the functions every template can call.
 //
-// The functions are Jinja's own (range, dict, namespace, cycler, joiner) and the two that chat templates are given
-// beside them: raise_exception(text) refuses a conversation, strftime_now(format) is the local time.
+// The functions are Jinja's own (range, dict, namespace, cycler, joiner) and the two that chat
+// templates are given beside them: raise_exception(text) refuses a conversation,
+// strftime_now(format) is the local time.
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,14 +62,15 @@ static struct value test_iterable(struct render *r, const struct arguments *a) {
   (void)r;
   int64_t length;
   uint8_t kind = a->values[0].kind;
-  return value_bool(kind == VALUE_STREAM || kind == VALUE_LOOP || template_length(a->values[0], &length));
+  return value_bool(kind == VALUE_STREAM || kind == VALUE_LOOP ||
+                    template_length(a->values[0], &length));
 }
 
 static struct value test_callable(struct render *r, const struct arguments *a) {
   (void)r;
   uint8_t kind = a->values[0].kind;
-  return value_bool(kind == VALUE_FUNCTION || kind == VALUE_MACRO || kind == VALUE_LOOP || kind == VALUE_JOINER ||
-                    kind == VALUE_UNDEFINED);
+  return value_bool(kind == VALUE_FUNCTION || kind == VALUE_MACRO || kind == VALUE_LOOP ||
+                    kind == VALUE_JOINER || kind == VALUE_UNDEFINED);
 }
 
 static struct value test_escaped(struct render *r, const struct arguments *a) {
@@ -88,7 +90,8 @@ static struct value test_upper(struct render *r, const struct arguments *a) {
   return method->run(r, &(struct arguments){.values = &text, .count = 1});
 }
 
-static struct value has_remainder(struct render *r, struct value v, struct value divisor, int64_t wanted) {
+static struct value has_remainder(struct render *r, struct value v, struct value divisor,
+                                  int64_t wanted) {
   struct value remainder = template_arithmetic(r, TOKEN_MODULO, v, divisor);
   return value_bool(!r->failed && template_equal(r, remainder, value_int(wanted)));
 }
@@ -106,7 +109,8 @@ static struct value test_divisibleby(struct render *r, const struct arguments *a
 }
 
 static struct value test_sameas(struct render *r, const struct arguments *a) {
-  return value_bool(a->values[0].kind == a->values[1].kind && template_equal(r, a->values[0], a->values[1]));
+  return value_bool(a->values[0].kind == a->values[1].kind &&
+                    template_equal(r, a->values[0], a->values[1]));
 }
 
 static struct value test_filter(struct render *r, const struct arguments *a) {
@@ -171,7 +175,9 @@ static const struct builtin tests[] = {
     {"test", test_test, "value", 1},
 };
 
-const struct builtin *template_find_test(struct str name) { return template_find_in(tests, COUNT_OF(tests), name); }
+const struct builtin *template_find_test(struct str name) {
+  return template_find_in(tests, COUNT_OF(tests), name);
+}
 
 // ---- functions
 
@@ -183,11 +189,13 @@ static struct value function_range(struct render *r, const struct arguments *a) 
   if (r->failed) return value_none();
   if (step == 0) return template_fail(r, ERROR_INPUT, "the step of range() cannot be zero");
   if (llabs(start) > RANGE_BOUND || llabs(stop) > RANGE_BOUND || llabs(step) > RANGE_BOUND)
-    return template_fail(r, ERROR_INPUT, "the numbers of range() must stay within %lld", RANGE_BOUND);
+    return template_fail(r, ERROR_INPUT, "the numbers of range() must stay within %lld",
+                         RANGE_BOUND);
   int64_t distance = step > 0 ? stop - start : start - stop, stride = llabs(step);
   int64_t count = distance > 0 ? (distance + stride - 1) / stride : 0;
   if (count > RANGE_MAX)
-    return template_fail(r, ERROR_INPUT, "range() gives at most %d items, not %lld", RANGE_MAX, (long long)count);
+    return template_fail(r, ERROR_INPUT, "range() gives at most %d items, not %lld", RANGE_MAX,
+                         (long long)count);
   struct range *range = template_allocate(r, sizeof *range);
   if (!range) return value_none();
   *range = (struct range){start, stop, step, count};
@@ -201,7 +209,8 @@ static struct dict gather(struct render *r, const struct arguments *a, const cha
   struct value item;
   if (a->count > 1) template_fail(r, ERROR_INPUT, "%s() takes one dict and named values", what);
   struct value first = a->count ? a->values[0] : value_absent();
-  if (first.kind == VALUE_DICT) first = (struct value){.kind = VALUE_VIEW, .of = VIEW_ITEMS, .dict = first.dict};
+  if (first.kind == VALUE_DICT)
+    first = (struct value){.kind = VALUE_VIEW, .of = VIEW_ITEMS, .dict = first.dict};
   if (value_given(first) && template_iterate(r, first, &it)) {
     while (template_next(r, &it, &item)) {
       struct list pair = template_collect(r, item);
@@ -242,7 +251,8 @@ static struct value function_strftime_now(struct render *r, const struct argumen
   if (!format.length) return value_string(STR(""));
   memcpy(copy, format.data, format.length);
   size_t length = strftime(text, sizeof text, copy, &local);
-  if (!length) return template_fail(r, ERROR_INPUT, "strftime_now gives no text for '%.*s'", SHOWN(format));
+  if (!length)
+    return template_fail(r, ERROR_INPUT, "strftime_now gives no text for '%.*s'", SHOWN(format));
   size_t mark = template_mark(r);
   template_add(r, (struct str){text, length});
   return template_take(r, mark);

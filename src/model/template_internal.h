@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_internal.h: what the files of the template engine share: the tree, the values, one rendering.
+// template_internal.h: what the files of the template engine share: the tree, the values, one
+// rendering.
 //
-//   source ──template_lex──▶ tokens ──template_parse_tokens──▶ tree      (once per model; struct template owns it)
-//   JSON ──template_value_from_json──▶ values ─┐
-//   tree ──────────────────────template_execute┴▶ text                 (once per request; struct render owns it)
+//   source ──template_lex──▶ tokens ──template_parse_tokens──▶ tree      (once per model; struct
+//   template owns it) JSON ──template_value_from_json──▶ values ─┐ tree
+//   ──────────────────────template_execute┴▶ text                 (once per request; struct render
+//   owns it)
 //
-// The tree.  A statement list is an array of nodes; an expression hangs below the statement that uses it.
+// The tree.  A statement list is an array of nodes; an expression hangs below the statement that
+// uses it.
 // `{% for m in messages if m.role %}{{ m.content|trim }}{% endfor %}` is
 //
 //   FOR ── target ─── NAME m
@@ -14,36 +17,39 @@
 //    ├──── filter ─── ATTRIBUTE role ── NAME m
 //    └──── body ───── [ PRINT ── FILTER trim ── ATTRIBUTE content ── NAME m ]
 //
-// Chains of operators of one rank are one node (a + b - c has three items and the operators + and -), so a long
-// concatenation is a wide node and not a deep one.  Block statements are expressed by expressions where they can
-// be:
+// Chains of operators of one rank are one node (a + b - c has three items and the operators + and
+// -), so a long concatenation is a wide node and not a deep one.  Block statements are expressed by
+// expressions where they can be:
 //
 //   {% set x | f %}body{% endset %}      SET x ── FILTER f ── CAPTURE body
 //   {% filter f %}body{% endfilter %}    PRINT ── FILTER f ── CAPTURE body
 //   {% macro m(a) %}body{% endmacro %}   SET m ── CLOSURE (a) body
 //   {% call(a) f(b) %}body{% endcall %}  PRINT ── CALL f(b, caller=CLOSURE (a) body)
 //
-// Names are numbered once (symbols).  Top-level variables live in an array by symbol; loops, macros and captured
-// blocks open a scope, a short list of (symbol, value) that points to the scope it was written in.
+// Names are numbered once (symbols).  Top-level variables live in an array by symbol; loops, macros
+// and captured blocks open a scope, a short list of (symbol, value) that points to the scope it was
+// written in.
 //
-// Values are immutable except for what Jinja lets a template change: namespaces, loop state, cyclers, joiners and
-// the position of a stream.  They live in the rendering's arena or borrow from the JSON and the tree.
+// Values are immutable except for what Jinja lets a template change: namespaces, loop state,
+// cyclers, joiners and the position of a stream.  They live in the rendering's arena or borrow from
+// the JSON and the tree.
 //
-// Errors are sticky: the first failure fills render.error and sets render.failed; afterwards every function
-// returns quickly and its result is not used.
+// Errors are sticky: the first failure fills render.error and sets render.failed; afterwards every
+// function returns quickly and its result is not used.
 #pragma once
 
 #include "model/template.h"
 
 #define SOURCE_MAX (1u << 20)           // bytes of a template; the longest known one has 50 KiB
 #define RENDER_MEMORY_MAX (256u << 20)  // bytes of values one rendering may make
-#define RENDER_DEPTH_MAX 1000           // nodes, macros and nested values entered at one time: bounds the C stack
-#define RANGE_MAX 100000                // items of a range(), the bound of Jinja's sandbox
-#define RANGE_BOUND (1ll << 40)         // of a range's numbers, so that sums of them never overflow
-#define PARAMETERS_MAX 8                // of a built-in function
-#define BYTES_PER_STEP 256              // of text that count as one evaluated node when searched or copied
+#define RENDER_DEPTH_MAX 1000    // see struct template_limits; bounds the C stack to about 1 MiB
+#define RANGE_MAX 100000         // items of a range(), the bound of Jinja's sandbox
+#define RANGE_BOUND (1ll << 40)  // of a range's numbers, so that sums of them never overflow
+#define PARAMETERS_MAX 8         // of a built-in function
+#define BYTES_PER_STEP 256       // of text that count as one evaluated node when searched or copied
 
-// ------------------------------------------------------------------------------------------------- values
+// -------------------------------------------------------------------------------------------------
+// values
 
 enum value_kind {
   VALUE_UNDEFINED,
@@ -70,6 +76,7 @@ enum value_kind {
 
 enum undefined_reason {  // decides the sentence that a use of the value fails with
   UNDEFINED_NAME,        // text: the variable's name
+  UNDEFINED_PARAMETER,   // text: the name of a macro's parameter that was not given
   UNDEFINED_ATTRIBUTE,   // text: the attribute's name, of: kind of the object
   UNDEFINED_ELEMENT,     // text: the index as it is printed, of: kind of the object
   UNDEFINED_SENTENCE,    // text: the sentence itself
@@ -109,8 +116,9 @@ struct pair {
   struct value key, value;
 };
 
-// Insertion-ordered.  Keys are hashable values; 1, 1.0 and true are one key.  Small dicts are searched in order,
-// larger ones through `index`, an open-addressed table of (position in pairs + 1), 0 = free.
+// Insertion-ordered.  Keys are hashable values; 1, 1.0 and true are one key.  Small dicts are
+// searched in order, larger ones through `index`, an open-addressed table of (position in pairs +
+// 1), 0 = free.
 struct dict {
   struct pair *pairs;
   size_t count, capacity;
@@ -118,7 +126,8 @@ struct dict {
   size_t index_size;  // slots, a power of two
 };
 
-struct range {  // start, start + step, … : count items, none at or beyond stop; all within ±RANGE_BOUND
+struct range {  // start, start + step, … : count items, none at or beyond stop; all within
+                // ±RANGE_BOUND
   int64_t start, stop, step;
   int64_t count;
 };
@@ -138,8 +147,9 @@ struct joiner {
   bool used;
 };
 
-// What a call hands over.  A built-in with a parameter list gets them bound: values[i] is parameter i, ABSENT where
-// it was not given, and nothing is named.  For filters, tests and methods values[0] is the object.
+// What a call hands over.  A built-in with a parameter list gets them bound: values[i] is parameter
+// i, ABSENT where it was not given, and nothing is named.  For filters, tests and methods values[0]
+// is the object.
 struct arguments {
   const struct value *values;
   size_t count;
@@ -184,7 +194,8 @@ struct loop {
   int64_t index0, length, depth0;       // length: -1 until asked for
 };
 
-// ------------------------------------------------------------------------------------------------- tree
+// -------------------------------------------------------------------------------------------------
+// tree
 
 enum node_kind {
   NODE_CONSTANT,
@@ -274,9 +285,10 @@ struct node {
       struct node *start, *stop, *step;  // each may be NULL
     } slice;
     struct {
-      struct node *callee;            // or the value that a filter or test works on
-      struct str name;                // of the filter or test
-      const struct builtin *builtin;  // of the filter or test; NULL: unknown, fails when it is reached
+      struct node *callee;  // or the value that a filter or test works on
+      struct str name;      // of the filter or test
+      const struct builtin
+          *builtin;  // of the filter or test; NULL: unknown, fails when it is reached
       struct call_arguments *arguments;
     } call;
     struct closure *closure;
@@ -310,7 +322,8 @@ struct template {
 
 uint32_t template_symbol(struct template *t, struct str name);
 
-// ------------------------------------------------------------------------------------------------- tokens
+// -------------------------------------------------------------------------------------------------
+// tokens
 
 enum token_kind {
   TOKEN_END,  // of the source
@@ -368,16 +381,16 @@ struct tokens {
   size_t count, capacity;
   struct arena arena;  // holds items
 };
-// Splits `source` (newlines already normalised) with the white-space rules of trim_blocks and lstrip_blocks.
-// Strings with escapes go to `strings`; everything else borrows from source.
+// Splits `source` (newlines already normalised) with the white-space rules of trim_blocks and
+// lstrip_blocks. Strings with escapes go to `strings`; everything else borrows from source.
 bool template_lex(struct str source, struct arena *strings, struct tokens *out, struct error *e);
 bool template_parse_tokens(struct template *t, const struct tokens *tokens, struct error *e);
 // Both fail with "template line N: …".
 bool template_syntax_error(struct error *e, uint32_t line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The parser's two halves (statements and expressions) share this state.  Sticky like a rendering: after the first
-// error the parser stands at TOKEN_END.
+// The parser's two halves (statements and expressions) share this state.  Sticky like a rendering:
+// after the first error the parser stands at TOKEN_END.
 struct parser {
   struct template *t;
   const struct tokens *tokens;
@@ -386,8 +399,9 @@ struct parser {
   bool failed;
   int depth;        // of the constructs being parsed
   int conditional;  // > 0 inside {% if %}: unknown filters and tests are refused only when reached
-  int loops;        // open {% for %} bodies of the innermost closure
-  uint8_t uses;     // USES_… of the innermost closure
+  const struct node *unknown;  // the first one outside of any condition: refused at once
+  int loops;                   // open {% for %} bodies of the innermost closure
+  uint8_t uses;                // USES_… of the innermost closure
 };
 const struct token *template_peek(const struct parser *p);
 const struct token *template_advance(struct parser *p);
@@ -402,12 +416,15 @@ void template_nodes_add(struct parser *p, struct nodes *list, struct node *item)
 void template_node_above(struct parser *p, struct node *parent, const struct node *child);
 bool template_parser_enter(struct parser *p);
 struct node *template_parse_expression(struct parser *p, bool with_condition);
-// Expressions separated by commas make a tuple.  end_name ends it early (`in`, `recursive`), or NULL.
+// Expressions separated by commas make a tuple.  end_name ends it early (`in`, `recursive`), or
+// NULL.
 struct node *template_parse_tuple(struct parser *p, bool with_condition, const char *end_name);
 struct node *template_parse_target(struct parser *p, bool with_namespace, const char *end_name);
-struct node *template_parse_filters(struct parser *p, struct node *subject, bool first_without_pipe);
+struct node *template_parse_filters(struct parser *p, struct node *subject,
+                                    bool first_without_pipe);
 
-// ------------------------------------------------------------------------------------------------- rendering
+// -------------------------------------------------------------------------------------------------
+// rendering
 
 struct binding {
   uint32_t symbol;
@@ -420,8 +437,20 @@ struct scope {
   uint32_t count, capacity;
 };
 
+// What stops a rendering.  template_render takes TEMPLATE_… and RENDER_… for these; tests take
+// less.
+struct template_limits {
+  uint32_t steps;         // evaluated nodes
+  int depth;              // nodes, macros and nested values entered at one time
+  size_t output, memory;  // bytes
+};
+bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
+                            const struct template_limits *limits, struct buffer *out,
+                            struct error *e);
+
 struct render {
   const struct template *t;
+  struct template_limits limits;
   struct arena arena;
   size_t memory;  // bytes handed out from the arena
   struct buffer *out;
@@ -443,42 +472,65 @@ struct value template_fail(struct render *r, enum error_kind kind, const char *f
 int template_shown(struct str s);
 #define SHOWN(s) template_shown(s), (s).data
 
-bool template_enter(struct render *r);  // one level deeper and one step further; leave with r->depth--
-bool template_charge(struct render *r, size_t bytes);    // the steps that walking over `bytes` of text costs
+bool template_enter(
+    struct render *r);  // one level deeper and one step further; leave with r->depth--
+bool template_charge(struct render *r,
+                     size_t bytes);  // the steps that walking over `bytes` of text costs
 void *template_allocate(struct render *r, size_t size);  // zeroed; NULL when the limit is reached
 // Text is built at the end of render.out, used as a stack: note its length, add, take.
 void template_add(struct render *r, struct str s);
 void template_add_text(struct render *r, const char *text);
 void template_add_char(struct render *r, char c);
 void template_add_code_point(struct render *r, uint32_t c);
-void template_print(struct render *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void template_print(struct render *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 size_t template_mark(const struct render *r);
-struct value template_take(struct render *r, size_t mark);  // a string value of what was added since
+struct value template_take(struct render *r,
+                           size_t mark);  // a string value of what was added since
 
 // values
 static inline struct value value_none(void) { return (struct value){.kind = VALUE_NONE}; }
 static inline struct value value_absent(void) { return (struct value){.kind = VALUE_ABSENT}; }
-static inline struct value value_bool(bool b) { return (struct value){.kind = VALUE_BOOL, .boolean = b}; }
-static inline struct value value_int(int64_t i) { return (struct value){.kind = VALUE_INT, .integer = i}; }
-static inline struct value value_float(double d) { return (struct value){.kind = VALUE_FLOAT, .real = d}; }
-static inline struct value value_string(struct str s) { return (struct value){.kind = VALUE_STRING, .text = s}; }
+static inline struct value value_bool(bool b) {
+  return (struct value){.kind = VALUE_BOOL, .boolean = b};
+}
+static inline struct value value_int(int64_t i) {
+  return (struct value){.kind = VALUE_INT, .integer = i};
+}
+static inline struct value value_float(double d) {
+  return (struct value){.kind = VALUE_FLOAT, .real = d};
+}
+static inline struct value value_string(struct str s) {
+  return (struct value){.kind = VALUE_STRING, .text = s};
+}
 static inline struct value value_undefined(enum undefined_reason why, struct str text) {
   return (struct value){.kind = VALUE_UNDEFINED, .why = (uint8_t)why, .text = text};
 }
 static inline bool value_given(struct value v) { return v.kind != VALUE_ABSENT; }
-static inline bool value_is_sequence(struct value v) { return v.kind == VALUE_LIST || v.kind == VALUE_TUPLE; }
+static inline bool value_is_sequence(struct value v) {
+  return v.kind == VALUE_LIST || v.kind == VALUE_TUPLE;
+}
 // bool counts as a number, as in Python
-static inline bool value_is_whole(struct value v) { return v.kind == VALUE_BOOL || v.kind == VALUE_INT; }
-static inline bool value_is_number(struct value v) { return value_is_whole(v) || v.kind == VALUE_FLOAT; }
-static inline int64_t value_whole(struct value v) { return v.kind == VALUE_BOOL ? v.boolean : v.integer; }
-static inline double value_real(struct value v) { return v.kind == VALUE_FLOAT ? v.real : (double)value_whole(v); }
+static inline bool value_is_whole(struct value v) {
+  return v.kind == VALUE_BOOL || v.kind == VALUE_INT;
+}
+static inline bool value_is_number(struct value v) {
+  return value_is_whole(v) || v.kind == VALUE_FLOAT;
+}
+static inline int64_t value_whole(struct value v) {
+  return v.kind == VALUE_BOOL ? v.boolean : v.integer;
+}
+static inline double value_real(struct value v) {
+  return v.kind == VALUE_FLOAT ? v.real : (double)value_whole(v);
+}
 
 struct value template_value_from_json(struct render *r, const json_t *json);
 const char *template_kind_name(struct value v);                         // as Python names the type
 struct value template_use_undefined(struct render *r, struct value v);  // fails with the reason
 void template_list_push(struct render *r, struct list *l, struct value v);
-struct value template_list_value(struct render *r, struct list l, enum value_kind kind);  // LIST, TUPLE or STREAM
-struct value template_pair_value(struct render *r, struct value a, struct value b);       // a tuple
+struct value template_list_value(struct render *r, struct list l,
+                                 enum value_kind kind);  // LIST, TUPLE or STREAM
+struct value template_pair_value(struct render *r, struct value a, struct value b);  // a tuple
 struct value template_dict_value(struct render *r, struct dict d);
 bool template_dict_put(struct render *r, struct dict *d, struct value key, struct value value);
 // NULL when absent.  A key that is not hashable is absent too.
@@ -492,14 +544,14 @@ bool template_contains(struct render *r, struct value container, struct value it
 bool template_length(struct value v, int64_t *length);  // false: it has none
 bool template_iterate(struct render *r, struct value v, struct iterator *it);
 bool template_next(struct render *r, struct iterator *it, struct value *item);  // false at the end
-struct list template_collect(struct render *r, struct value v);                 // everything iterable as a list
+struct list template_collect(struct render *r, struct value v);  // everything iterable as a list
 // Sorts by key, stable also in reverse, as Python's sorted.
 void template_sort(struct render *r, struct pair *pairs, size_t count, bool reverse);
 
 // text
-void template_add_value(struct render *r, struct value v);          // as {{ v }} prints it
-void template_add_repr(struct render *r, struct value v);           // as Python's repr
-void template_add_float(struct render *r, double d);                // shortest text that reads back the same
+void template_add_value(struct render *r, struct value v);  // as {{ v }} prints it
+void template_add_repr(struct render *r, struct value v);   // as Python's repr
+void template_add_float(struct render *r, double d);  // shortest text that reads back the same
 struct value template_string_of(struct render *r, struct value v);  // Python's str(v)
 struct json_style {
   int indent;              // blanks per level, or -1: all on one line
@@ -515,7 +567,8 @@ void template_add_escaped(struct render *r, struct str s);  // &, <, >, " and ' 
 
 // Unicode, as Python's str sees it
 size_t template_count_characters(struct str s);
-size_t template_character_offset(struct str s, size_t index);  // byte at which character `index` starts
+size_t template_character_offset(struct str s,
+                                 size_t index);  // byte at which character `index` starts
 bool template_is_space(uint32_t c);
 bool template_is_alpha(uint32_t c);
 bool template_is_decimal(uint32_t c);
@@ -524,19 +577,23 @@ bool template_is_lower(uint32_t c);
 bool template_is_printable(uint32_t c);
 int template_to_upper(uint32_t c, uint32_t out[3]);  // returns how many characters it becomes
 int template_to_lower(uint32_t c, uint32_t out[3]);
-struct str template_strip(struct str s, const struct str *characters, int sides);  // sides: 1 left, 2 right, 3 both
+struct str template_strip(struct str s, const struct str *characters,
+                          int sides);  // sides: 1 left, 2 right, 3 both
 
 // operators
-struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a, struct value b);
+struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a,
+                                 struct value b);
 bool template_compare(struct render *r, enum token_kind operator, struct value a, struct value b);
 struct value template_get_attribute(struct render *r, struct value object, struct str name);
 struct value template_get_item(struct render *r, struct value object, struct value index);
-struct value template_get_slice(struct render *r, struct value object, const struct value bounds[3]);
+struct value template_get_slice(struct render *r, struct value object,
+                                const struct value bounds[3]);
 
 // Parameters of built-in functions, all bound (see struct arguments).
-int64_t template_whole_or(struct render *r, struct value v, int64_t otherwise);  // otherwise: absent or None
-bool template_truth_or(struct value v, bool otherwise);                          // otherwise: absent
-struct str template_text_of(struct render *r, struct value v);                   // fails unless v is a string
+int64_t template_whole_or(struct render *r, struct value v,
+                          int64_t otherwise);                   // otherwise: absent or None
+bool template_truth_or(struct value v, bool otherwise);         // otherwise: absent
+struct str template_text_of(struct render *r, struct value v);  // fails unless v is a string
 
 // String functions that are both a method and a filter; values[0] is the text.
 struct value template_upper(struct render *r, const struct arguments *a);
@@ -545,16 +602,19 @@ struct value template_capitalize(struct render *r, const struct arguments *a);
 struct value template_strip_both(struct render *r, const struct arguments *a);
 struct value template_replace(struct render *r, const struct arguments *a);
 struct value template_center(struct render *r, const struct arguments *a);
-struct value template_format(struct render *r, const struct arguments *a);  // the filter: % notation
+struct value template_format(struct render *r,
+                             const struct arguments *a);  // the filter: % notation
 struct list template_split_lines(struct render *r, struct str s, bool keep_ends);
 void template_add_mapped(struct render *r, struct str s, int (*map)(uint32_t c, uint32_t out[3]));
 struct value template_dict_items(struct render *r, const struct arguments *a);
 
 // calls
 struct value template_call(struct render *r, struct value callee, const struct arguments *a);
-struct value template_call_builtin(struct render *r, const struct builtin *b, const struct value *self,
-                                   const struct arguments *a, const char *what);
-struct value template_call_macro(struct render *r, const struct macro *macro, const struct arguments *a);
+struct value template_call_builtin(struct render *r, const struct builtin *b,
+                                   const struct value *self, const struct arguments *a,
+                                   const char *what);
+struct value template_call_macro(struct render *r, const struct macro *macro,
+                                 const struct arguments *a);
 struct value template_call_loop(struct render *r, struct loop *loop, const struct arguments *a);
 
 // evaluation
@@ -574,6 +634,6 @@ const struct builtin *template_find_filter(struct str name);
 const struct builtin *template_find_test(struct str name);
 const struct builtin *template_find_global(struct str name);
 const struct builtin *template_find_method(enum value_kind kind, struct str name);
-// Methods of all kinds, attributes of the loop variable, cyclers and macros; ABSENT when there is none of that
-// name.
+// Methods of all kinds, attributes of the loop variable, cyclers and macros; ABSENT when there is
+// none of that name.
 struct value template_object_attribute(struct render *r, struct value object, struct str name);

@@ -7,7 +7,8 @@
 //
 // The rules are those that chat templates are written for (trim_blocks and lstrip_blocks on):
 //   - a '-' beside a tag removes all white space on that side, a '+' leaves it alone;
-//   - without a sign, the blanks between the start of a line and a block or comment are removed, and so is one
+//   - without a sign, the blanks between the start of a line and a block or comment are removed,
+//   and so is one
 //     newline right after it; {{ }} keeps both.
 // Inside a tag brackets are counted, so that the braces of {{ {'a': {}} }} do not end it.
 //
@@ -36,12 +37,14 @@ static const struct {
   enum token_kind kind;
 } operators[] = {
     // longer ones first
-    {"**", TOKEN_POWER},      {"//", TOKEN_FLOOR_DIVIDE},  {"==", TOKEN_EQUAL},       {"!=", TOKEN_NOT_EQUAL},
-    {"<=", TOKEN_LESS_EQUAL}, {">=", TOKEN_GREATER_EQUAL}, {"<", TOKEN_LESS},         {">", TOKEN_GREATER},
-    {"+", TOKEN_ADD},         {"-", TOKEN_SUBTRACT},       {"*", TOKEN_MULTIPLY},     {"/", TOKEN_DIVIDE},
-    {"%", TOKEN_MODULO},      {"~", TOKEN_TILDE},          {"=", TOKEN_ASSIGN},       {".", TOKEN_DOT},
-    {",", TOKEN_COMMA},       {":", TOKEN_COLON},          {";", TOKEN_SEMICOLON},    {"|", TOKEN_PIPE},
-    {"(", TOKEN_PAREN_OPEN},  {")", TOKEN_PAREN_CLOSE},    {"[", TOKEN_BRACKET_OPEN}, {"]", TOKEN_BRACKET_CLOSE},
+    {"**", TOKEN_POWER},      {"//", TOKEN_FLOOR_DIVIDE}, {"==", TOKEN_EQUAL},
+    {"!=", TOKEN_NOT_EQUAL},  {"<=", TOKEN_LESS_EQUAL},   {">=", TOKEN_GREATER_EQUAL},
+    {"<", TOKEN_LESS},        {">", TOKEN_GREATER},       {"+", TOKEN_ADD},
+    {"-", TOKEN_SUBTRACT},    {"*", TOKEN_MULTIPLY},      {"/", TOKEN_DIVIDE},
+    {"%", TOKEN_MODULO},      {"~", TOKEN_TILDE},         {"=", TOKEN_ASSIGN},
+    {".", TOKEN_DOT},         {",", TOKEN_COMMA},         {":", TOKEN_COLON},
+    {";", TOKEN_SEMICOLON},   {"|", TOKEN_PIPE},          {"(", TOKEN_PAREN_OPEN},
+    {")", TOKEN_PAREN_CLOSE}, {"[", TOKEN_BRACKET_OPEN},  {"]", TOKEN_BRACKET_CLOSE},
     {"{", TOKEN_BRACE_OPEN},  {"}", TOKEN_BRACE_CLOSE},
 };
 
@@ -49,7 +52,9 @@ static struct str rest_of(const struct lexer *l) {
   return (struct str){l->source.data + l->at, l->source.length - l->at};
 }
 
-static bool ahead(const struct lexer *l, const char *text) { return str_starts(rest_of(l), str_of(text)); }
+static bool ahead(const struct lexer *l, const char *text) {
+  return str_starts(rest_of(l), str_of(text));
+}
 
 static struct token *push(struct lexer *l, enum token_kind kind, struct str text) {
   struct tokens *t = l->out;
@@ -79,8 +84,10 @@ static void skip_space(struct lexer *l) {
   for (size_t n; (n = space_length(rest_of(l))) > 0;) move(l, n);
 }
 
-// What is left of the text before a tag: `sign` is the character after the tag's opening brace pair.
-static struct str trim_before_tag(const struct lexer *l, struct str text, char sign, bool is_print) {
+// What is left of the text before a tag: `sign` is the character after the tag's opening brace
+// pair.
+static struct str trim_before_tag(const struct lexer *l, struct str text, char sign,
+                                  bool is_print) {
   if (sign == '-') return template_strip(text, NULL, 2);
   if (sign == '+' || is_print) return text;
   size_t start = text.length;
@@ -91,7 +98,8 @@ static struct str trim_before_tag(const struct lexer *l, struct str text, char s
   return text;
 }
 
-// Behind a tag's end of `length` bytes that `sign` stands before: skips it and the white space that goes with it.
+// Behind a tag's end of `length` bytes that `sign` stands before: skips it and the white space that
+// goes with it.
 static void finish_tag(struct lexer *l, size_t length, char sign, bool is_print) {
   move(l, length);
   if (sign == '-')
@@ -107,9 +115,10 @@ static void push_text(struct lexer *l, struct str text) {
 
 // ---- raw blocks and comments
 
-// Matches `{%` sign? space* word space* sign? `%}` at l->at without moving; returns its length, 0 if it is not
-// there.
-static size_t word_tag_length(const struct lexer *l, const char *word, char *sign_before, char *sign_after) {
+// Matches `{%` sign? space* word space* sign? `%}` at l->at without moving; returns its length, 0
+// if it is not there.
+static size_t word_tag_length(const struct lexer *l, const char *word, char *sign_before,
+                              char *sign_after) {
   struct lexer look = *l;
   if (!ahead(&look, "{%")) return 0;
   look.at += 2;
@@ -156,11 +165,14 @@ static bool lex_comment(struct lexer *l) {
 // ---- inside tags
 
 static bool is_digit(char c, int base) {
-  int value = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : 99;
+  int value = c >= '0' && c <= '9'                 ? c - '0'
+              : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                   : 99;
   return value < base;
 }
 
-// Bytes of the digits at `at`, single underscores between them included; at most `room` digits go to out.
+// Bytes of the digits at `at`, single underscores between them included; at most `room` digits go
+// to out.
 static size_t take_digits(struct str s, size_t at, int base, char *out, size_t *used, size_t room) {
   size_t i = at;
   while (i < s.length) {
@@ -174,13 +186,17 @@ static size_t take_digits(struct str s, size_t at, int base, char *out, size_t *
 
 static int number_base(struct str s) {
   if (s.length < 3 || s.data[0] != '0') return 10;
-  int base = (s.data[1] | 32) == 'x' ? 16 : (s.data[1] | 32) == 'o' ? 8 : (s.data[1] | 32) == 'b' ? 2 : 10;
+  int base = (s.data[1] | 32) == 'x'   ? 16
+             : (s.data[1] | 32) == 'o' ? 8
+             : (s.data[1] | 32) == 'b' ? 2
+                                       : 10;
   return base != 10 && is_digit(s.data[2], base) ? base : 10;
 }
 
 #define NUMBER_ROOM 400u  // digits; more than any finite double or int64 written in full has
 
-// A fraction or an exponent behind the `whole` digits makes a float.  After a dot (x.1.5) none may follow.
+// A fraction or an exponent behind the `whole` digits makes a float.  After a dot (x.1.5) none may
+// follow.
 static size_t take_fraction(struct str s, size_t at, char *text, size_t *used) {
   size_t i = at;
   if (i + 1 < s.length && s.data[i] == '.' && is_digit(s.data[i + 1], 10)) {
@@ -233,8 +249,8 @@ static int64_t escape_number(struct str s, size_t at, size_t digits, int base) {
   return strtoll(text, NULL, base);
 }
 
-// Numeric escapes: \xhh \uhhhh \Uhhhhhhhh and \ooo.  Returns the bytes read after the backslash, 0 on a bad one.
-// Two \u escapes that are a surrogate pair give the one character they stand for.
+// Numeric escapes: \xhh \uhhhh \Uhhhhhhhh and \ooo.  Returns the bytes read after the backslash, 0
+// on a bad one. Two \u escapes that are a surrogate pair give the one character they stand for.
 static size_t numeric_escape(struct str s, size_t at, uint32_t *c) {
   char kind = s.data[at];
   if (kind >= '0' && kind <= '7') {
@@ -246,7 +262,8 @@ static size_t numeric_escape(struct str s, size_t at, uint32_t *c) {
   size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : 8;
   int64_t value = escape_number(s, at + 1, digits, 16);
   if (value < 0) return 0;
-  if (value >= 0xD800 && value < 0xDC00 && at + 7 < s.length && s.data[at + 5] == '\\' && s.data[at + 6] == 'u') {
+  if (value >= 0xD800 && value < 0xDC00 && at + 7 < s.length && s.data[at + 5] == '\\' &&
+      s.data[at + 6] == 'u') {
     int64_t low = escape_number(s, at + 7, 4, 16);
     if (low >= 0xDC00 && low < 0xE000) {
       *c = (uint32_t)(0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00));
@@ -257,7 +274,8 @@ static size_t numeric_escape(struct str s, size_t at, uint32_t *c) {
   return digits + 1;
 }
 
-// Resolves the escapes of Python's string literals into `out` (as large as s); an unknown escape stays as written.
+// Resolves the escapes of Python's string literals into `out` (as large as s); an unknown escape
+// stays as written.
 static bool unescape(struct str s, char *out, size_t *length) {
   static const char letters[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";  // pairs: letter, meaning
   for (size_t i = 0; i < s.length;) {
@@ -298,14 +316,15 @@ static bool lex_string(struct lexer *l) {
     end++;
   }
   if (end >= l->source.length)
-    return template_syntax_error(l->error, l->line, "a string that starts with %c is not closed", quote);
+    return template_syntax_error(l->error, l->line, "a string that starts with %c is not closed",
+                                 quote);
   struct str text = {l->source.data + start, end - start};
   if (escaped) {
     char *copy = arena_new(l->strings, text.length + 1);
     size_t length = 0;
     if (!unescape(text, copy, &length))
-      return template_syntax_error(l->error, l->line, "a string holds an escape that is no character: %.*s",
-                                   SHOWN(text));
+      return template_syntax_error(
+          l->error, l->line, "a string holds an escape that is no character: %.*s", SHOWN(text));
     text = (struct str){copy, length};
   }
   push(l, TOKEN_STRING, text);
@@ -314,7 +333,8 @@ static bool lex_string(struct lexer *l) {
 }
 
 static bool is_name_byte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (c & 0x80);
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         (c & 0x80);
 }
 
 static bool lex_operator(struct lexer *l, int *brackets) {
@@ -330,7 +350,8 @@ static bool lex_operator(struct lexer *l, int *brackets) {
   }
   struct str wrong = rest_of(l);
   wrong.length = (size_t)str_utf8_length(wrong, 0);
-  return template_syntax_error(l->error, l->line, "the character '%.*s' has no meaning inside a tag", SHOWN(wrong));
+  return template_syntax_error(l->error, l->line,
+                               "the character '%.*s' has no meaning inside a tag", SHOWN(wrong));
 }
 
 // The end of the tag at l->at: its length and sign; 0 when there is none.
@@ -400,13 +421,15 @@ static bool lex_tag(struct lexer *l, struct str text) {
     finish_tag(l, raw, after == '-' ? '-' : '+', false);  // no newline is removed behind {% raw %}
     return lex_raw(l, line);
   }
-  push(l, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN, (struct str){l->source.data + l->at, 2});
+  push(l, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN,
+       (struct str){l->source.data + l->at, 2});
   move(l, sign ? 3 : 2);
   return lex_tag_content(l, kind == '{' ? "}}" : "%}", kind == '{');
 }
 
 bool template_lex(struct str source, struct arena *strings, struct tokens *out, struct error *e) {
-  struct lexer l = {.source = source, .line = 1, .line_start = true, .strings = strings, .out = out, .error = e};
+  struct lexer l = {
+      .source = source, .line = 1, .line_start = true, .strings = strings, .out = out, .error = e};
   while (l.at < source.length) {
     struct str text = {source.data + l.at, text_length(rest_of(&l))};
     if (l.at + text.length == source.length) {

@@ -2,8 +2,9 @@
 //
 // template_methods.c: the methods of strings, lists, dicts, cyclers and the loop variable.
 //
-// One table per kind of object; a row is a name, a function, its parameters and how many of them must be given.
-// values[0] is always the object.  Positions in strings count characters, so text with other than ASCII is walked.
+// One table per kind of object; a row is a name, a function, its parameters and how many of them
+// must be given. values[0] is always the object.  Positions in strings count characters, so text
+// with other than ASCII is walked.
 
 #include <string.h>
 
@@ -21,7 +22,9 @@ int64_t template_whole_or(struct render *r, struct value v, int64_t otherwise) {
   return otherwise;
 }
 
-bool template_truth_or(struct value v, bool otherwise) { return value_given(v) ? template_truth(v) : otherwise; }
+bool template_truth_or(struct value v, bool otherwise) {
+  return value_given(v) ? template_truth(v) : otherwise;
+}
 
 struct str template_text_of(struct render *r, struct value v) {
   if (v.kind == VALUE_STRING) return v.text;
@@ -53,7 +56,8 @@ typedef int case_map(uint32_t c, uint32_t out[3]);
 
 void template_add_mapped(struct render *r, struct str s, case_map *map) {
   uint32_t c, to[3];
-  for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed; at += length) {
+  for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed;
+       at += length) {
     int count = map(c, to);
     for (int i = 0; i < count; i++) template_add_code_point(r, to[i]);
   }
@@ -78,7 +82,8 @@ struct value template_capitalize(struct render *r, const struct arguments *a) {
   struct value text = template_string_of(r, a->values[0]);
   size_t mark = template_mark(r), first = (size_t)str_utf8_length(text.text, 0);
   template_add_mapped(r, (struct str){text.text.data, first}, template_to_upper);
-  template_add_mapped(r, (struct str){text.text.data + first, text.text.length - first}, template_to_lower);
+  template_add_mapped(r, (struct str){text.text.data + first, text.text.length - first},
+                      template_to_lower);
   return finish(r, text, mark);
 }
 
@@ -98,8 +103,10 @@ static struct value method_title(struct render *r, const struct arguments *a) {
   size_t mark = template_mark(r);
   bool inside = false;
   uint32_t c;
-  for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed; at += length) {
-    template_add_mapped(r, (struct str){s.data + at, length}, inside ? template_to_lower : template_to_upper);
+  for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed;
+       at += length) {
+    template_add_mapped(r, (struct str){s.data + at, length},
+                        inside ? template_to_lower : template_to_upper);
     inside = is_cased(c);
   }
   return finish(r, a->values[0], mark);
@@ -110,7 +117,8 @@ static struct value method_title(struct render *r, const struct arguments *a) {
 static bool is_alphanumeric(uint32_t c) { return template_is_alpha(c) || template_is_decimal(c); }
 static bool is_ascii(uint32_t c) { return c < 0x80; }
 
-static struct value all_characters(const struct arguments *a, bool (*is)(uint32_t c), bool when_empty) {
+static struct value all_characters(const struct arguments *a, bool (*is)(uint32_t c),
+                                   bool when_empty) {
   struct str s = a->values[0].text;
   uint32_t c;
   for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0; at += length)
@@ -173,8 +181,12 @@ static struct value strip(struct render *r, const struct arguments *a, int sides
 struct value template_strip_both(struct render *r, const struct arguments *a) {
   return strip(r, a, 3);
 }
-static struct value method_lstrip(struct render *r, const struct arguments *a) { return strip(r, a, 1); }
-static struct value method_rstrip(struct render *r, const struct arguments *a) { return strip(r, a, 2); }
+static struct value method_lstrip(struct render *r, const struct arguments *a) {
+  return strip(r, a, 1);
+}
+static struct value method_rstrip(struct render *r, const struct arguments *a) {
+  return strip(r, a, 2);
+}
 
 static bool ends(struct str s, struct str suffix) {
   return s.length >= suffix.length &&
@@ -193,9 +205,11 @@ static struct value method_removesuffix(struct render *r, const struct arguments
   return piece(a->values[0], s);
 }
 
-// The part of values[0] between the character positions in values[at] and values[at + 1]; *start: in characters.
-// False when the start lies behind the end of the text, where not even an empty string is found.
-static bool part_of(struct render *r, const struct arguments *a, int at, struct str *part, int64_t *start) {
+// The part of values[0] between the character positions in values[at] and values[at + 1]; *start:
+// in characters. False when the start lies behind the end of the text, where not even an empty
+// string is found.
+static bool part_of(struct render *r, const struct arguments *a, int at, struct str *part,
+                    int64_t *start) {
   struct str s = a->values[0].text;
   *part = s;
   *start = 0;
@@ -219,7 +233,8 @@ static struct value starts_or_ends(struct render *r, const struct arguments *a,
   int64_t start;
   bool inside = part_of(r, a, 2, &part, &start), found = false;
   struct value wanted = a->values[1];
-  if (wanted.kind != VALUE_TUPLE) return value_bool(has(part, template_text_of(r, wanted)) && inside);
+  if (wanted.kind != VALUE_TUPLE)
+    return value_bool(has(part, template_text_of(r, wanted)) && inside);
   for (size_t i = 0; i < wanted.list->count && !found; i++)
     found = has(part, template_text_of(r, wanted.list->items[i]));
   return value_bool(found && inside);
@@ -237,8 +252,10 @@ static void add_padding(struct render *r, struct str fill, int64_t count) {
   for (int64_t i = 0; i < count && !r->failed; i++) template_add(r, fill);
 }
 
-// left and right: in which proportion the padding goes to the sides (center gives an odd one to Python's side).
-static struct value pad(struct render *r, const struct arguments *a, struct value text, int64_t width, int side) {
+// left and right: in which proportion the padding goes to the sides (center gives an odd one to
+// Python's side).
+static struct value pad(struct render *r, const struct arguments *a, struct value text,
+                        int64_t width, int side) {
   struct str fill = is_nothing(a->values[2]) ? STR(" ") : template_text_of(r, a->values[2]);
   int64_t room = width - (int64_t)template_count_characters(text.text);
   if (room <= 0) return text;
@@ -316,7 +333,8 @@ static int64_t find(struct render *r, const struct arguments *a, bool from_right
   if (!part_of(r, a, 2, &part, &start)) return -1;
   charge_search(r, part, wanted, from_right);
   int64_t at = position(part, wanted, from_right);
-  return at < 0 ? -1 : start + (int64_t)template_count_characters((struct str){part.data, (size_t)at});
+  return at < 0 ? -1
+                : start + (int64_t)template_count_characters((struct str){part.data, (size_t)at});
 }
 
 static struct value index_or_fail(struct render *r, int64_t at) {
@@ -365,7 +383,8 @@ static void replace_empty(struct render *r, struct str s, struct str new, int64_
 // Filter and method: old and new are strings, or what str() makes of them for the filter.
 struct value template_replace(struct render *r, const struct arguments *a) {
   struct value text = template_string_of(r, a->values[0]);
-  struct str old = template_string_of(r, a->values[1]).text, new = template_string_of(r, a->values[2]).text;
+  struct str old = template_string_of(r, a->values[1]).text,
+             new = template_string_of(r, a->values[2]).text;
   int64_t count = template_whole_or(r, a->values[3], -1);
   struct str s = text.text;
   size_t mark = template_mark(r);
@@ -392,7 +411,9 @@ static struct value method_replace(struct render *r, const struct arguments *a) 
 
 // ---- split and join
 
-static struct value list_of(struct render *r, struct list l) { return template_list_value(r, l, VALUE_LIST); }
+static struct value list_of(struct render *r, struct list l) {
+  return template_list_value(r, l, VALUE_LIST);
+}
 
 static size_t word_length(struct str s) {
   size_t at = 0;
@@ -447,7 +468,8 @@ static struct value rsplit_words(struct render *r, struct value text, int64_t mo
   return reversed(r, words);
 }
 
-static struct value split_at(struct render *r, struct value text, struct str separator, int64_t most, bool right) {
+static struct value split_at(struct render *r, struct value text, struct str separator,
+                             int64_t most, bool right) {
   struct list parts = {0};
   struct str s = text.text;
   charge_search(r, s, separator, right);
@@ -468,17 +490,23 @@ static struct value split(struct render *r, const struct arguments *a, bool righ
   if (is_nothing(a->values[1]))
     return right ? rsplit_words(r, a->values[0], most) : split_words(r, a->values[0], most);
   struct str separator = template_text_of(r, a->values[1]);
-  if (!separator.length) return template_fail(r, ERROR_INPUT, "a separator of split cannot be empty");
+  if (!separator.length)
+    return template_fail(r, ERROR_INPUT, "a separator of split cannot be empty");
   return split_at(r, a->values[0], separator, most, right);
 }
 
-static struct value method_split(struct render *r, const struct arguments *a) { return split(r, a, false); }
-static struct value method_rsplit(struct render *r, const struct arguments *a) { return split(r, a, true); }
+static struct value method_split(struct render *r, const struct arguments *a) {
+  return split(r, a, false);
+}
+static struct value method_rsplit(struct render *r, const struct arguments *a) {
+  return split(r, a, true);
+}
 
 static struct value partition(struct render *r, const struct arguments *a, bool right) {
   struct value text = a->values[0];
   struct str s = text.text, separator = template_text_of(r, a->values[1]);
-  if (!separator.length) return template_fail(r, ERROR_INPUT, "a separator of partition cannot be empty");
+  if (!separator.length)
+    return template_fail(r, ERROR_INPUT, "a separator of partition cannot be empty");
   charge_search(r, s, separator, right);
   int64_t at = position(s, separator, right);
   struct str parts[3] = {s, STR(""), STR("")};
@@ -494,11 +522,16 @@ static struct value partition(struct render *r, const struct arguments *a, bool 
   return template_list_value(r, l, VALUE_TUPLE);
 }
 
-static struct value method_partition(struct render *r, const struct arguments *a) { return partition(r, a, false); }
-static struct value method_rpartition(struct render *r, const struct arguments *a) { return partition(r, a, true); }
+static struct value method_partition(struct render *r, const struct arguments *a) {
+  return partition(r, a, false);
+}
+static struct value method_rpartition(struct render *r, const struct arguments *a) {
+  return partition(r, a, true);
+}
 
 static bool is_line_end(uint32_t c) {
-  return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+  return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
 }
 
 struct list template_split_lines(struct render *r, struct str s, bool keep_ends) {
@@ -510,15 +543,18 @@ struct list template_split_lines(struct render *r, struct str s, bool keep_ends)
     at += length;
     if (!is_line_end(c)) continue;
     if (c == '\r' && at < s.length && s.data[at] == '\n') at++;
-    template_list_push(r, &lines, value_string((struct str){s.data + start, (keep_ends ? at : end) - start}));
+    template_list_push(r, &lines,
+                       value_string((struct str){s.data + start, (keep_ends ? at : end) - start}));
     start = at;
   }
-  if (start < s.length) template_list_push(r, &lines, value_string((struct str){s.data + start, s.length - start}));
+  if (start < s.length)
+    template_list_push(r, &lines, value_string((struct str){s.data + start, s.length - start}));
   return lines;
 }
 
 static struct value method_splitlines(struct render *r, const struct arguments *a) {
-  return list_of(r, template_split_lines(r, a->values[0].text, template_truth_or(a->values[1], false)));
+  return list_of(
+      r, template_split_lines(r, a->values[0].text, template_truth_or(a->values[1], false)));
 }
 
 static struct value method_join(struct render *r, const struct arguments *a) {
@@ -720,7 +756,8 @@ static struct value peeked(struct render *r, struct loop *loop) {
 // A loop whose length nobody knows beforehand reads everything that is left.
 static int64_t loop_length(struct render *r, struct loop *loop) {
   if (loop->length >= 0) return loop->length;
-  if (!loop->node->loop.filter && template_length(loop->iterator.source, &loop->length)) return loop->length;
+  if (!loop->node->loop.filter && template_length(loop->iterator.source, &loop->length))
+    return loop->length;
   struct list rest = {0};
   struct value item;
   while (template_loop_fetch(r, loop, &item)) template_list_push(r, &rest, item);
@@ -729,17 +766,27 @@ static int64_t loop_length(struct render *r, struct loop *loop) {
   return loop->length;
 }
 
-static struct value loop_index(struct render *r, struct loop *loop) { return (void)r, value_int(loop->index0 + 1); }
-static struct value loop_index0(struct render *r, struct loop *loop) { return (void)r, value_int(loop->index0); }
+static struct value loop_index(struct render *r, struct loop *loop) {
+  return (void)r, value_int(loop->index0 + 1);
+}
+static struct value loop_index0(struct render *r, struct loop *loop) {
+  return (void)r, value_int(loop->index0);
+}
 static struct value loop_first(struct render *r, struct loop *loop) {
   return (void)r, value_bool(loop->index0 == 0);
 }
 static struct value loop_last(struct render *r, struct loop *loop) {
   return value_bool(!value_given(peeked(r, loop)));
 }
-static struct value loop_depth(struct render *r, struct loop *loop) { return (void)r, value_int(loop->depth0 + 1); }
-static struct value loop_depth0(struct render *r, struct loop *loop) { return (void)r, value_int(loop->depth0); }
-static struct value loop_size(struct render *r, struct loop *loop) { return value_int(loop_length(r, loop)); }
+static struct value loop_depth(struct render *r, struct loop *loop) {
+  return (void)r, value_int(loop->depth0 + 1);
+}
+static struct value loop_depth0(struct render *r, struct loop *loop) {
+  return (void)r, value_int(loop->depth0);
+}
+static struct value loop_size(struct render *r, struct loop *loop) {
+  return value_int(loop_length(r, loop));
+}
 static struct value loop_revindex(struct render *r, struct loop *loop) {
   return value_int(loop_length(r, loop) - loop->index0);
 }
@@ -748,11 +795,13 @@ static struct value loop_revindex0(struct render *r, struct loop *loop) {
 }
 static struct value loop_previtem(struct render *r, struct loop *loop) {
   (void)r;
-  return loop->index0 ? loop->before : value_undefined(UNDEFINED_SENTENCE, STR("there is no previous item"));
+  return loop->index0 ? loop->before
+                      : value_undefined(UNDEFINED_SENTENCE, STR("there is no previous item"));
 }
 static struct value loop_nextitem(struct render *r, struct loop *loop) {
   struct value next = peeked(r, loop);
-  return value_given(next) ? next : value_undefined(UNDEFINED_SENTENCE, STR("there is no next item"));
+  return value_given(next) ? next
+                           : value_undefined(UNDEFINED_SENTENCE, STR("there is no next item"));
 }
 
 static const struct {
@@ -776,11 +825,14 @@ static struct value bound_method(struct render *r, struct value object, struct s
 struct value template_object_attribute(struct render *r, struct value object, struct str name) {
   if (object.kind == VALUE_LOOP)
     for (size_t i = 0; i < COUNT_OF(loop_attributes); i++)
-      if (str_equal(name, str_of(loop_attributes[i].name))) return loop_attributes[i].get(r, object.loop);
+      if (str_equal(name, str_of(loop_attributes[i].name)))
+        return loop_attributes[i].get(r, object.loop);
   if (object.kind == VALUE_CYCLER && str_equal(name, STR("current")))
     return object.cycler->items->items[object.cycler->at];
-  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("grouper"))) return object.list->items[0];
-  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("list"))) return object.list->items[1];
+  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("grouper")))
+    return object.list->items[0];
+  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("list")))
+    return object.list->items[1];
   if (object.kind == VALUE_MACRO && str_equal(name, STR("name")))
     return value_string(object.macro->definition->closure->name);
   return bound_method(r, object, name);

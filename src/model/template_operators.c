@@ -2,13 +2,15 @@
 //
 // template_operators.c: + - * / // % **, comparisons, and getting at parts: a.b, a[i], a[i:j:k].
 //
-// Python's rules, with one difference: whole numbers have 64 bits, and a result that does not fit is an error and
-// not a bigger number.  What text and lists may grow to is bounded by the rendering's limits.
+// Python's rules, with one difference: whole numbers have 64 bits, and a result that does not fit
+// is an error and not a bigger number.  What text and lists may grow to is bounded by the
+// rendering's limits.
 //
 // a.b and a['b'] look in two places, methods and items, in opposite order:
 //   {'items': 1}.items is the method, {'items': 1}['items'] is 1.
-// What is not there gives an undefined value that remembers why.  Methods that would change a list or dict give one
-// whose use says that they are refused: chat templates are rendered in Jinja's immutable sandbox.
+// What is not there gives an undefined value that remembers why.  Methods that would change a list
+// or dict give one whose use says that they are refused: chat templates are rendered in Jinja's
+// immutable sandbox.
 
 #include <math.h>
 #include <string.h>
@@ -49,7 +51,8 @@ static void floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remai
   }
 }
 
-static struct value divide_wholes(struct render *r, enum token_kind operator, int64_t a, int64_t b) {
+static struct value divide_wholes(struct render *r, enum token_kind operator, int64_t a,
+                                  int64_t b) {
   int64_t quotient, remainder;
   if (b == 0) return template_fail(r, ERROR_INPUT, "division by zero");
   if (operator== TOKEN_DIVIDE) return value_float((double)a / (double)b);
@@ -62,7 +65,8 @@ static struct value divide_wholes(struct render *r, enum token_kind operator, in
   return value_int(operator== TOKEN_MODULO ? remainder : quotient);
 }
 
-static struct value arithmetic_wholes(struct render *r, enum token_kind operator, int64_t a, int64_t b) {
+static struct value arithmetic_wholes(struct render *r, enum token_kind operator, int64_t a,
+                                      int64_t b) {
   int64_t result = 0;
   bool fits = true;
   switch (operator) {
@@ -88,8 +92,10 @@ static double floor_modulo(double a, double b) {
   return (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
-static struct value arithmetic_reals(struct render *r, enum token_kind operator, double a, double b) {
-  bool divides = operator== TOKEN_DIVIDE || operator== TOKEN_FLOOR_DIVIDE || operator== TOKEN_MODULO;
+static struct value arithmetic_reals(struct render *r, enum token_kind operator, double a,
+                                     double b) {
+  bool divides = operator== TOKEN_DIVIDE || operator== TOKEN_FLOOR_DIVIDE || operator==
+      TOKEN_MODULO;
   if (divides && b == 0) return template_fail(r, ERROR_INPUT, "division by zero");
   switch (operator) {
     case TOKEN_ADD: return value_float(a + b);
@@ -137,8 +143,8 @@ static struct value join_lists(struct render *r, struct value a, struct value b)
 static struct value repeat(struct render *r, struct value v, int64_t times) {
   size_t size = v.kind == VALUE_STRING ? v.text.length : v.list->count;
   if (times > 0 && size && (uint64_t)times > TEMPLATE_OUTPUT_MAX / size)
-    return template_fail(r, ERROR_INPUT, "repeating %lld times makes more than %u MiB", (long long)times,
-                         TEMPLATE_OUTPUT_MAX >> 20);
+    return template_fail(r, ERROR_INPUT, "repeating %lld times makes more than %u MiB",
+                         (long long)times, TEMPLATE_OUTPUT_MAX >> 20);
   if (v.kind == VALUE_STRING) {
     size_t mark = template_mark(r);
     for (int64_t i = 0; i < times && v.text.length && !r->failed; i++) template_add(r, v.text);
@@ -154,18 +160,24 @@ static struct value repeat(struct render *r, struct value v, int64_t times) {
 
 static bool repeatable(struct value v) { return v.kind == VALUE_STRING || value_is_sequence(v); }
 
-struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a, struct value b) {
-  if (value_is_whole(a) && value_is_whole(b)) return arithmetic_wholes(r, operator, value_whole(a), value_whole(b));
-  if (value_is_number(a) && value_is_number(b)) return arithmetic_reals(r, operator, value_real(a), value_real(b));
+struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a,
+                                 struct value b) {
+  if (value_is_whole(a) && value_is_whole(b))
+    return arithmetic_wholes(r, operator, value_whole(a), value_whole(b));
+  if (value_is_number(a) && value_is_number(b))
+    return arithmetic_reals(r, operator, value_real(a), value_real(b));
   if (operator== TOKEN_MODULO && a.kind == VALUE_STRING) return template_format_percent(r, a, b);
   if (a.kind == VALUE_UNDEFINED) return template_use_undefined(r, a);
   if (b.kind == VALUE_UNDEFINED) return template_use_undefined(r, b);
-  if (operator== TOKEN_ADD && a.kind == VALUE_STRING && b.kind == VALUE_STRING) return join_text(r, a, b);
+  if (operator== TOKEN_ADD && a.kind == VALUE_STRING && b.kind == VALUE_STRING)
+    return join_text(r, a, b);
   if (operator== TOKEN_ADD && a.kind == b.kind && value_is_sequence(a)) return join_lists(r, a, b);
-  if (operator== TOKEN_MULTIPLY && repeatable(a) && value_is_whole(b)) return repeat(r, a, value_whole(b));
-  if (operator== TOKEN_MULTIPLY && repeatable(b) && value_is_whole(a)) return repeat(r, b, value_whole(a));
-  return template_fail(r, ERROR_INPUT, "unsupported operand types for %s: '%s' and '%s'", operator_text(operator),
-                       template_kind_name(a), template_kind_name(b));
+  if (operator== TOKEN_MULTIPLY && repeatable(a) && value_is_whole(b))
+    return repeat(r, a, value_whole(b));
+  if (operator== TOKEN_MULTIPLY && repeatable(b) && value_is_whole(a))
+    return repeat(r, b, value_whole(a));
+  return template_fail(r, ERROR_INPUT, "unsupported operand types for %s: '%s' and '%s'",
+                       operator_text(operator), template_kind_name(a), template_kind_name(b));
 }
 
 bool template_compare(struct render *r, enum token_kind operator, struct value a, struct value b) {
@@ -201,8 +213,9 @@ static struct value no_element(struct render *r, struct value object, struct val
   return v;
 }
 
-static const char *const changing_methods[] = {"append", "clear",      "extend", "insert", "pop",    "popitem",
-                                               "remove", "setdefault", "sort",   "update", "reverse"};
+static const char *const changing_methods[] = {"append", "clear",   "extend", "insert",
+                                               "pop",    "popitem", "remove", "setdefault",
+                                               "sort",   "update",  "reverse"};
 
 static struct value refused(struct render *r, struct value object, struct str name) {
   const char *text = NULL;
@@ -210,7 +223,8 @@ static struct value refused(struct render *r, struct value object, struct str na
     if (str_equal(name, str_of(changing_methods[i])))
       text = object.kind == VALUE_LIST ? "a template may not change a list; build a new one with +"
                                        : "a template may not change a dict";
-  if (!text || (object.kind != VALUE_LIST && object.kind != VALUE_DICT)) return no_such(object, name);
+  if (!text || (object.kind != VALUE_LIST && object.kind != VALUE_DICT))
+    return no_such(object, name);
   size_t mark = template_mark(r);
   template_print(r, "%.*s() is refused: %s", (int)name.length, name.data, text);
   struct value v = value_undefined(UNDEFINED_SENTENCE, template_take(r, mark).text);
@@ -235,15 +249,16 @@ static struct value find_item(struct render *r, struct value object, struct valu
   }
   int64_t length;
   bool positions = repeatable(object) || object.kind == VALUE_RANGE;
-  if (!positions || !value_is_whole(index) || !template_length(object, &length)) return value_absent();
+  if (!positions || !value_is_whole(index) || !template_length(object, &length))
+    return value_absent();
   int64_t at = value_whole(index) < 0 ? value_whole(index) + length : value_whole(index);
   if (at < 0 || at >= length) return value_absent();
   if (object.kind == VALUE_RANGE) return value_int(object.range->start + at * object.range->step);
   if (value_is_sequence(object)) return object.list->items[at];
   template_charge(r, object.text.length);
   size_t start = template_character_offset(object.text, (size_t)at);
-  struct value character =
-      value_string((struct str){object.text.data + start, (size_t)str_utf8_length(object.text, start)});
+  struct value character = value_string(
+      (struct str){object.text.data + start, (size_t)str_utf8_length(object.text, start)});
   character.safe = object.safe;
   return character;
 }
@@ -278,15 +293,18 @@ static int64_t clamp(int64_t i, int64_t length, int64_t low, int64_t high) {
 }
 
 // Python's rules for a[start:stop:step] over `length` items; a missing bound is None.
-static bool resolve_slice(struct render *r, const struct value bounds[3], int64_t length, struct slice *out) {
+static bool resolve_slice(struct render *r, const struct value bounds[3], int64_t length,
+                          struct slice *out) {
   for (int i = 0; i < 3; i++)
     if (bounds[i].kind != VALUE_NONE && !value_is_whole(bounds[i])) {
-      template_fail(r, ERROR_INPUT, "slice indices must be whole numbers, not %s", template_kind_name(bounds[i]));
+      template_fail(r, ERROR_INPUT, "slice indices must be whole numbers, not %s",
+                    template_kind_name(bounds[i]));
       return false;
     }
   int64_t step = bounds[2].kind == VALUE_NONE ? 1 : value_whole(bounds[2]);
   if (step == 0) return template_fail(r, ERROR_INPUT, "the step of a slice cannot be zero"), false;
-  if (step < -INT32_MAX) step = -INT32_MAX;  // longer than any list; keeps the sums below from overflowing
+  if (step < -INT32_MAX)
+    step = -INT32_MAX;  // longer than any list; keeps the sums below from overflowing
   if (step > INT32_MAX) step = INT32_MAX;
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? length : length - 1;
   int64_t start = step > 0 ? low : high, stop = step > 0 ? high : low;
@@ -311,7 +329,8 @@ static struct value slice_text(struct render *r, struct value v, struct slice s)
   }
   struct list characters = template_collect(r, v);
   size_t mark = template_mark(r);
-  for (int64_t i = 0; i < s.count && !r->failed; i++) template_add(r, characters.items[s.start + i * s.step].text);
+  for (int64_t i = 0; i < s.count && !r->failed; i++)
+    template_add(r, characters.items[s.start + i * s.step].text);
   struct value part = template_take(r, mark);
   part.safe = v.safe;
   return part;
@@ -328,17 +347,22 @@ static struct value slice_list(struct render *r, struct value v, struct slice s)
 static struct value slice_range(struct render *r, const struct range *v, struct slice s) {
   struct range *range = template_allocate(r, sizeof *range);
   if (!range) return value_none();
-  int64_t step = s.count > 1 ? v->step * s.step : v->step;  // with one item at most, the step may be anything
+  int64_t step =
+      s.count > 1 ? v->step * s.step : v->step;  // with one item at most, the step may be anything
   *range = (struct range){v->start + s.start * v->step, v->start + s.stop * v->step, step, s.count};
   return (struct value){.kind = VALUE_RANGE, .range = range};
 }
 
-struct value template_get_slice(struct render *r, struct value object, const struct value bounds[3]) {
+struct value template_get_slice(struct render *r, struct value object,
+                                const struct value bounds[3]) {
   if (object.kind == VALUE_UNDEFINED) return template_use_undefined(r, object);
   struct slice s;
   int64_t length;
-  if (object.kind != VALUE_RANGE && !repeatable(object)) return no_element(r, object, bounds[0]);
-  if (!template_length(object, &length) || !resolve_slice(r, bounds, length, &s)) return value_none();
+  if (object.kind != VALUE_RANGE && !repeatable(object))
+    return template_fail(r, ERROR_INPUT, "'%s' object cannot be sliced",
+                         template_kind_name(object));
+  if (!template_length(object, &length) || !resolve_slice(r, bounds, length, &s))
+    return value_none();
   if (object.kind == VALUE_RANGE) return slice_range(r, object.range, s);
   return object.kind == VALUE_STRING ? slice_text(r, object, s) : slice_list(r, object, s);
 }

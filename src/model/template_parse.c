@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_parse.c: tokens to the tree, part one: statements.  Expressions are in template_parse_expression.c.
+// template_parse.c: tokens to the tree, part one: statements.  Expressions are in
+// template_parse_expression.c.
 //
 //   statements  = ( TEXT | '{{' tuple '}}' | '{%' statement '%}' )*
-//   statement   = if | for | set | macro | call | filter | with | do | generation | break | continue | print
+//   statement   = if | for | set | macro | call | filter | with | do | generation | break |
+//   continue | print
 //
-// A statement with a body ends at its own end tag: parse_body reads statements until the tag is one of the names it
-// was given ("elif", "else", "endif") and leaves the parser behind that name.
+// A statement with a body ends at its own end tag: parse_body reads statements until the tag is one
+// of the names it was given ("elif", "else", "endif") and leaves the parser behind that name.
 //
-// Depth is bounded twice: parser.depth bounds the recursion of these functions, node.height that of the tree, since
-// a postfix chain (a.b.c.d) is parsed by a loop and evaluated by recursion.
+// Depth is bounded twice: parser.depth bounds the recursion of these functions, node.height that of
+// the tree, since a postfix chain (a.b.c.d) is parsed by a loop and evaluated by recursion.
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,7 +80,8 @@ static const char *const token_names[] = {
 bool template_expect(struct parser *p, enum token_kind kind) {
   if (template_skip(p, kind)) return true;
   const struct token *token = template_peek(p);
-  template_parser_fail(p, token->line, "%s was expected, not '%.*s'", token_names[kind], SHOWN(token->text));
+  template_parser_fail(p, token->line, "%s was expected, not '%.*s'", token_names[kind],
+                       SHOWN(token->text));
   return false;
 }
 
@@ -121,7 +124,8 @@ void template_nodes_add(struct parser *p, struct nodes *list, struct node *item)
 uint32_t template_symbol(struct template *t, struct str name) {
   int64_t symbol;
   if (map_get(&t->symbol_of, name, &symbol)) return (uint32_t)symbol;
-  t->symbols = grow(&t->arena, t->symbols, t->symbol_count, &t->symbol_capacity, sizeof *t->symbols);
+  t->symbols =
+      grow(&t->arena, t->symbols, t->symbol_count, &t->symbol_capacity, sizeof *t->symbols);
   t->symbols[t->symbol_count] = name;
   map_put(&t->symbol_of, name, t->symbol_count);
   return t->symbol_count++;
@@ -131,8 +135,8 @@ uint32_t template_symbol(struct template *t, struct str name) {
 
 static struct nodes parse_statements(struct parser *p, const char *const *ends);
 
-// The statements after the tag that p stands in, up to a tag whose name is in `ends` (NULL-terminated).  Stands
-// behind that name afterwards and returns it.
+// The statements after the tag that p stands in, up to a tag whose name is in `ends`
+// (NULL-terminated).  Stands behind that name afterwards and returns it.
 static const char *parse_body(struct parser *p, const char *const *ends, struct nodes *body) {
   uint32_t line = template_peek(p)->line;
   template_skip(p, TOKEN_COLON);
@@ -140,7 +144,8 @@ static const char *parse_body(struct parser *p, const char *const *ends, struct 
   *body = parse_statements(p, ends);
   for (size_t i = 0; ends[i]; i++)
     if (template_skip_name(p, ends[i])) return ends[i];
-  template_parser_fail(p, line, "{%% %s %%} is missing: a block that starts here is not closed", ends[0]);
+  template_parser_fail(p, line, "{%% %s %%} is missing: a block that starts here is not closed",
+                       ends[0]);
   return NULL;
 }
 
@@ -159,8 +164,8 @@ static struct node *parse_if(struct parser *p, uint32_t line) {
   uint32_t room = 0;
   p->conditional++;
   for (const char *end = "elif"; end && !p->failed;) {
-    node->branches.bodies =
-        grow(&p->t->arena, node->branches.bodies, node->branches.tests.count, &room, sizeof(struct nodes));
+    node->branches.bodies = grow(&p->t->arena, node->branches.bodies, node->branches.tests.count,
+                                 &room, sizeof(struct nodes));
     struct nodes *body = &node->branches.bodies[node->branches.tests.count];
     if (str_equal(str_of(end), STR("endif"))) break;
     if (str_equal(str_of(end), STR("else"))) {
@@ -181,7 +186,8 @@ static struct node *parse_for(struct parser *p, uint32_t line) {
   struct node *node = template_node(p, NODE_FOR, line);
   node->loop.target = template_parse_target(p, false, "in");
   if (!template_skip_name(p, "in"))
-    template_parser_fail(p, template_peek(p)->line, "'in' was expected after the names of a for loop");
+    template_parser_fail(p, template_peek(p)->line,
+                         "'in' was expected after the names of a for loop");
   node->loop.iterable = template_parse_tuple(p, false, "recursive");
   if (template_skip_name(p, "if")) node->loop.filter = template_parse_expression(p, true);
   node->loop.recursive = template_skip_name(p, "recursive");
@@ -191,8 +197,10 @@ static struct node *parse_for(struct parser *p, uint32_t line) {
   p->loops++;
   const char *end = parse_body(p, (const char *const[]){"endfor", "else", NULL}, &node->loop.body);
   p->loops--;
-  for (uint32_t i = 0; i < node->loop.body.count; i++) template_node_above(p, node, node->loop.body.items[i]);
-  if (end && str_equal(str_of(end), STR("else"))) node->loop.otherwise = parse_last_body(p, node, "endfor");
+  for (uint32_t i = 0; i < node->loop.body.count; i++)
+    template_node_above(p, node, node->loop.body.items[i]);
+  if (end && str_equal(str_of(end), STR("else")))
+    node->loop.otherwise = parse_last_body(p, node, "endfor");
   return node;
 }
 
@@ -213,8 +221,10 @@ static struct node *parse_print_of(struct parser *p, uint32_t line, struct node 
   return node;
 }
 
-// The filters of a block stand before its body: they are parsed around a capture that is filled afterwards.
-static struct node *parse_filtered_capture(struct parser *p, uint32_t line, const char *end, bool no_pipe) {
+// The filters of a block stand before its body: they are parsed around a capture that is filled
+// afterwards.
+static struct node *parse_filtered_capture(struct parser *p, uint32_t line, const char *end,
+                                           bool no_pipe) {
   struct node *capture = template_node(p, NODE_CAPTURE, line);
   struct node *value = template_parse_filters(p, capture, no_pipe);
   struct node *filled = parse_capture(p, line, end);
@@ -258,18 +268,25 @@ static void parse_parameters(struct parser *p, struct closure *c) {
     c->parameters = grow(&p->t->arena, c->parameters, c->count, &room, sizeof *c->parameters);
     struct parameter *parameter = &c->parameters[c->count++];
     *parameter = (struct parameter){.symbol = template_symbol(p->t, name->text)};
+    for (uint32_t i = 0; i + 1 < c->count; i++)
+      if (c->parameters[i].symbol == parameter->symbol)
+        template_parser_fail(p, name->line, "there are two parameters '%.*s'", SHOWN(name->text));
     if (template_skip(p, TOKEN_ASSIGN)) {
       parameter->otherwise = template_parse_expression(p, true);
       defaults = true;
+    } else if (parameter->symbol == p->t->symbol_caller) {
+      template_parser_fail(p, name->line, "a parameter 'caller' needs a default");
     } else if (defaults) {
-      template_parser_fail(p, name->line, "parameter '%.*s' without a default follows one with a default",
+      template_parser_fail(p, name->line,
+                           "parameter '%.*s' without a default follows one with a default",
                            SHOWN(name->text));
     }
   }
   template_expect(p, TOKEN_PAREN_CLOSE);
 }
 
-// The body of a macro or call block.  What it mentions of caller, varargs and kwargs decides what a call may pass.
+// The body of a macro or call block.  What it mentions of caller, varargs and kwargs decides what a
+// call may pass.
 static void parse_closure_body(struct parser *p, struct node *node, const char *end) {
   uint8_t outer_uses = p->uses;
   int loops = p->loops;
@@ -309,7 +326,8 @@ static struct node *parse_call_block(struct parser *p, uint32_t line) {
   if (template_peek(p)->kind == TOKEN_PAREN_OPEN) parse_parameters(p, closure->closure);
   struct node *call = template_parse_expression(p, true);
   if (call->kind != NODE_CALL) {
-    template_parser_fail(p, line, "{%% call %%} needs the call of a macro, like {%% call name(…) %%}");
+    template_parser_fail(p, line,
+                         "{%% call %%} needs the call of a macro, like {%% call name(…) %%}");
     return call;
   }
   parse_closure_body(p, closure, "endcall");
@@ -356,7 +374,8 @@ static struct node *parse_print(struct parser *p, uint32_t line) {
   return parse_print_of(p, line, joined);
 }
 
-static struct node *parse_jump(struct parser *p, uint32_t line, enum node_kind kind, const char *name) {
+static struct node *parse_jump(struct parser *p, uint32_t line, enum node_kind kind,
+                               const char *name) {
   if (!p->loops) template_parser_fail(p, line, "{%% %s %%} stands outside of a for loop", name);
   return template_node(p, kind, line);
 }
@@ -392,9 +411,11 @@ static struct node *parse_statement(struct parser *p) {
   for (size_t i = 0; i < COUNT_OF(statements); i++)
     if (template_skip_name(p, statements[i].name)) return statements[i].parse(p, token->line);
   if (token->kind == TOKEN_NAME)
-    template_parser_fail(p, token->line, "unknown or misplaced tag {%% %.*s %%}", SHOWN(token->text));
+    template_parser_fail(p, token->line, "unknown or misplaced tag {%% %.*s %%}",
+                         SHOWN(token->text));
   else
-    template_parser_fail(p, token->line, "the name of a tag was expected, not '%.*s'", SHOWN(token->text));
+    template_parser_fail(p, token->line, "the name of a tag was expected, not '%.*s'",
+                         SHOWN(token->text));
   return NULL;
 }
 
@@ -441,5 +462,9 @@ bool template_parse_tokens(struct template *t, const struct tokens *tokens, stru
   t->symbol_varargs = template_symbol(t, STR("varargs"));
   t->symbol_kwargs = template_symbol(t, STR("kwargs"));
   t->body = parse_statements(&p, (const char *const[]){NULL});
+  if (p.unknown)
+    template_parser_fail(&p, p.unknown->line, "there is no %s '%.*s'",
+                         p.unknown->kind == NODE_FILTER ? "filter" : "test",
+                         SHOWN(p.unknown->call.name));
   return !p.failed;
 }

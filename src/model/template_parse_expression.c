@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_parse_expression.c: tokens to the tree, part two: expressions, by Jinja's grammar, loosest first.
+// template_parse_expression.c: tokens to the tree, part two: expressions, by Jinja's grammar,
+// loosest first.
 //
 //   tuple      = expression ( ',' expression )* ','?
 //   expression = or ( 'if' or ( 'else' expression )? )*
@@ -16,8 +17,9 @@
 //   postfix    = '.' name | '.' integer | '[' subscript ']' | call
 //   filter     = '|' name call?          test = 'is' 'not'? name ( call | primary postfix* )?
 //
-// Where Jinja differs from Python, Jinja wins: '~' binds looser than '*' but tighter than '+', '**' groups to the
-// left, and a filter works on the signed value: -1|abs is (-1)|abs, while -x.y is -(x.y).
+// Where Jinja differs from Python, Jinja wins: '~' binds looser than '*' but tighter than '+', '**'
+// groups to the left, and a filter works on the signed value: -1|abs is (-1)|abs, while -x.y is
+// -(x.y).
 
 #include <string.h>
 
@@ -27,8 +29,11 @@ static struct node *parse_unary(struct parser *p, bool with_filters);
 static struct node *parse_primary(struct parser *p);
 static struct node *parse_postfix(struct parser *p, struct node *node);
 
-// What a failed rule returns, so that callers need no check: the parser stands at TOKEN_END by then.
-static struct node *nothing(struct parser *p) { return template_node(p, NODE_CONSTANT, template_peek(p)->line); }
+// What a failed rule returns, so that callers need no check: the parser stands at TOKEN_END by
+// then.
+static struct node *nothing(struct parser *p) {
+  return template_node(p, NODE_CONSTANT, template_peek(p)->line);
+}
 
 static struct node *parse_unexpected(struct parser *p, const char *wanted) {
   const struct token *token = template_peek(p);
@@ -55,7 +60,9 @@ static enum token_kind take_operator(struct parser *p, const struct rank *rank) 
   if (rank->kind == NODE_COMPARE && kind == TOKEN_NAME) {
     if (template_skip_name(p, "in")) return TOKEN_IN;
     const struct token *next = &p->tokens->items[p->at + 1];
-    if (!template_at_name(p, "not") || next->kind != TOKEN_NAME || !str_equal(next->text, STR("in"))) return 0;
+    if (!template_at_name(p, "not") || next->kind != TOKEN_NAME ||
+        !str_equal(next->text, STR("in")))
+      return 0;
     p->at += 2;
     return TOKEN_NOT_IN;
   }
@@ -93,8 +100,9 @@ static struct node *parse_power(struct parser *p) {
 }
 
 static struct node *parse_product(struct parser *p) {
-  static const struct rank rank = {
-      NODE_ARITHMETIC, {TOKEN_MULTIPLY, TOKEN_DIVIDE, TOKEN_FLOOR_DIVIDE, TOKEN_MODULO}, parse_power};
+  static const struct rank rank = {NODE_ARITHMETIC,
+                                   {TOKEN_MULTIPLY, TOKEN_DIVIDE, TOKEN_FLOOR_DIVIDE, TOKEN_MODULO},
+                                   parse_power};
   return parse_chain(p, &rank);
 }
 
@@ -109,10 +117,10 @@ static struct node *parse_sum(struct parser *p) {
 }
 
 static struct node *parse_compare(struct parser *p) {
-  static const struct rank rank = {
-      NODE_COMPARE,
-      {TOKEN_EQUAL, TOKEN_NOT_EQUAL, TOKEN_LESS, TOKEN_LESS_EQUAL, TOKEN_GREATER, TOKEN_GREATER_EQUAL},
-      parse_sum};
+  static const struct rank rank = {NODE_COMPARE,
+                                   {TOKEN_EQUAL, TOKEN_NOT_EQUAL, TOKEN_LESS, TOKEN_LESS_EQUAL,
+                                    TOKEN_GREATER, TOKEN_GREATER_EQUAL},
+                                   parse_sum};
   return parse_chain(p, &rank);
 }
 
@@ -138,17 +146,22 @@ static struct node *parse_logic(struct parser *p, enum node_kind kind, const cha
   return chain ? chain : first;
 }
 
-static struct node *parse_and(struct parser *p) { return parse_logic(p, NODE_AND, "and", parse_not); }
+static struct node *parse_and(struct parser *p) {
+  return parse_logic(p, NODE_AND, "and", parse_not);
+}
 static struct node *parse_or(struct parser *p) { return parse_logic(p, NODE_OR, "or", parse_and); }
 
 static struct node *parse_condition(struct parser *p) {
+  const struct node *unknown = p->unknown;
   struct node *value = parse_or(p);
   while (!p->failed && template_at_name(p, "if")) {
+    p->unknown = unknown;  // what was just read is conditional
     struct node *node = template_node(p, NODE_CONDITION, template_advance(p)->line);
     node->condition.then = value;
     node->condition.test = parse_or(p);
     p->conditional++;
-    if (template_skip_name(p, "else")) node->condition.otherwise = template_parse_expression(p, true);
+    if (template_skip_name(p, "else"))
+      node->condition.otherwise = template_parse_expression(p, true);
     p->conditional--;
     template_node_above(p, node, node->condition.then);
     template_node_above(p, node, node->condition.test);
@@ -159,7 +172,9 @@ static struct node *parse_condition(struct parser *p) {
 }
 
 struct node *template_parse_expression(struct parser *p, bool with_condition) {
-  struct node *node = !template_parser_enter(p) ? nothing(p) : with_condition ? parse_condition(p) : parse_or(p);
+  struct node *node = !template_parser_enter(p) ? nothing(p)
+                      : with_condition          ? parse_condition(p)
+                                                : parse_or(p);
   p->depth--;
   return node;
 }
@@ -168,8 +183,8 @@ struct node *template_parse_expression(struct parser *p, bool with_condition) {
 
 static bool at_tuple_end(const struct parser *p, const char *end_name) {
   enum token_kind kind = template_peek(p)->kind;
-  return kind == TOKEN_PRINT_END || kind == TOKEN_BLOCK_END || kind == TOKEN_PAREN_CLOSE || kind == TOKEN_END ||
-         (end_name && template_at_name(p, end_name));
+  return kind == TOKEN_PRINT_END || kind == TOKEN_BLOCK_END || kind == TOKEN_PAREN_CLOSE ||
+         kind == TOKEN_END || (end_name && template_at_name(p, end_name));
 }
 
 struct node *template_parse_tuple(struct parser *p, bool with_condition, const char *end_name) {
@@ -186,8 +201,9 @@ struct node *template_parse_tuple(struct parser *p, bool with_condition, const c
 
 static struct node *parse_parentheses(struct parser *p) {
   const struct token *open = template_advance(p);
-  struct node *node = template_peek(p)->kind == TOKEN_PAREN_CLOSE ? template_node(p, NODE_TUPLE, open->line)
-                                                                  : template_parse_tuple(p, true, NULL);
+  struct node *node = template_peek(p)->kind == TOKEN_PAREN_CLOSE
+                          ? template_node(p, NODE_TUPLE, open->line)
+                          : template_parse_tuple(p, true, NULL);
   template_expect(p, TOKEN_PAREN_CLOSE);
   return node;
 }
@@ -249,7 +265,8 @@ static struct node *parse_string(struct parser *p) {
   if (template_peek(p)->kind == TOKEN_STRING) {
     struct buffer joined = {0};
     buffer_add_str(&joined, text);
-    while (template_peek(p)->kind == TOKEN_STRING) buffer_add_str(&joined, template_advance(p)->text);
+    while (template_peek(p)->kind == TOKEN_STRING)
+      buffer_add_str(&joined, template_advance(p)->text);
     text = (struct str){arena_copy(&p->t->arena, joined.data, joined.length), joined.length};
     buffer_clear(&joined);
   }
@@ -282,12 +299,14 @@ static struct node *parse_primary(struct parser *p) {
 static struct node *parse_target_item(struct parser *p, bool with_namespace) {
   const struct token *token = template_peek(p);
   if (template_skip(p, TOKEN_PAREN_OPEN)) {
-    struct node *inner = template_parser_enter(p) ? template_parse_target(p, with_namespace, NULL) : nothing(p);
+    struct node *inner =
+        template_parser_enter(p) ? template_parse_target(p, with_namespace, NULL) : nothing(p);
     p->depth--;
     template_expect(p, TOKEN_PAREN_CLOSE);
     return inner;
   }
-  struct node *name = token->kind == TOKEN_NAME ? parse_name(p) : parse_unexpected(p, "a name to assign to");
+  struct node *name =
+      token->kind == TOKEN_NAME ? parse_name(p) : parse_unexpected(p, "a name to assign to");
   if (!p->failed && name->kind != NODE_NAME)
     template_parser_fail(p, token->line, "'%.*s' cannot be assigned to", SHOWN(token->text));
   if (!with_namespace || !template_skip(p, TOKEN_DOT)) return name;
@@ -316,12 +335,14 @@ struct node *template_parse_target(struct parser *p, bool with_namespace, const 
 
 static struct node *parse_subscript(struct parser *p) {
   uint32_t line = template_peek(p)->line;
-  struct node *start = template_peek(p)->kind == TOKEN_COLON ? NULL : template_parse_expression(p, true);
+  struct node *start =
+      template_peek(p)->kind == TOKEN_COLON ? NULL : template_parse_expression(p, true);
   if (!template_skip(p, TOKEN_COLON)) return start;
   struct node *slice = template_node(p, NODE_SLICE, line);
   slice->slice.start = start;
   enum token_kind kind = template_peek(p)->kind;
-  if (kind != TOKEN_COLON && kind != TOKEN_BRACKET_CLOSE) slice->slice.stop = template_parse_expression(p, true);
+  if (kind != TOKEN_COLON && kind != TOKEN_BRACKET_CLOSE)
+    slice->slice.stop = template_parse_expression(p, true);
   if (template_skip(p, TOKEN_COLON) && template_peek(p)->kind != TOKEN_BRACKET_CLOSE)
     slice->slice.step = template_parse_expression(p, true);
   template_node_above(p, slice, slice->slice.start);
@@ -370,7 +391,8 @@ static void add_named(struct parser *p, struct call_arguments *a, struct str nam
   a->names = names;
 }
 
-// One argument: `value`, `name=value`, `*list` or `**dict`; positional ones may not follow the others.
+// One argument: `value`, `name=value`, `*list` or `**dict`; positional ones may not follow the
+// others.
 static struct node *parse_argument(struct parser *p, struct call_arguments *a) {
   const struct token *token = template_peek(p);
   const char *late = "a positional argument follows a named one";
@@ -379,7 +401,8 @@ static struct node *parse_argument(struct parser *p, struct call_arguments *a) {
     return a->keywords = template_parse_expression(p, true);
   }
   if (template_skip(p, TOKEN_MULTIPLY)) {
-    if (a->rest || a->keywords) template_parser_fail(p, token->line, "a call has * twice or after **");
+    if (a->rest || a->keywords)
+      template_parser_fail(p, token->line, "a call has * twice or after **");
     return a->rest = template_parse_expression(p, true);
   }
   if (token->kind == TOKEN_NAME && p->tokens->items[p->at + 1].kind == TOKEN_ASSIGN) {
@@ -428,7 +451,7 @@ static struct node *parse_postfix(struct parser *p, struct node *node) {
 }
 
 // The name of a filter or test, its line, and what the table knows of it.
-static struct node *function_node(struct parser *p, enum node_kind kind, struct node *subject, const char *what,
+static struct node *function_node(struct parser *p, enum node_kind kind, struct node *subject,
                                   const struct builtin *(*find)(struct str name)) {
   const struct token *name = template_peek(p);
   struct node *node = template_node(p, kind, name->line);
@@ -436,14 +459,15 @@ static struct node *function_node(struct parser *p, enum node_kind kind, struct 
   node->call.name = name->text;
   node->call.builtin = find(name->text);
   template_node_above(p, node, subject);
-  if (template_expect(p, TOKEN_NAME) && !node->call.builtin && !p->conditional)
-    template_parser_fail(p, name->line, "there is no %s '%.*s'", what, SHOWN(name->text));
+  if (template_expect(p, TOKEN_NAME) && !node->call.builtin && !p->conditional && !p->unknown)
+    p->unknown = node;
   return node;
 }
 
-struct node *template_parse_filters(struct parser *p, struct node *subject, bool first_without_pipe) {
+struct node *template_parse_filters(struct parser *p, struct node *subject,
+                                    bool first_without_pipe) {
   while (first_without_pipe || template_skip(p, TOKEN_PIPE)) {
-    subject = function_node(p, NODE_FILTER, subject, "filter", template_find_filter);
+    subject = function_node(p, NODE_FILTER, subject, template_find_filter);
     parse_arguments(p, subject);
     first_without_pipe = false;
   }
@@ -454,7 +478,8 @@ struct node *template_parse_filters(struct parser *p, struct node *subject, bool
 static bool at_bare_argument(const struct parser *p) {
   switch (template_peek(p)->kind) {
     case TOKEN_NAME:
-      return !template_at_name(p, "else") && !template_at_name(p, "or") && !template_at_name(p, "and");
+      return !template_at_name(p, "else") && !template_at_name(p, "or") &&
+             !template_at_name(p, "and");
     case TOKEN_STRING:
     case TOKEN_INT:
     case TOKEN_FLOAT:
@@ -467,11 +492,12 @@ static bool at_bare_argument(const struct parser *p) {
 static struct node *parse_test(struct parser *p, struct node *subject) {
   uint32_t line = template_advance(p)->line;
   bool negated = template_skip_name(p, "not");
-  struct node *test = function_node(p, NODE_TEST, subject, "test", template_find_test);
+  struct node *test = function_node(p, NODE_TEST, subject, template_find_test);
   if (template_peek(p)->kind == TOKEN_PAREN_OPEN || !at_bare_argument(p)) {
     parse_arguments(p, test);
   } else {
-    if (template_at_name(p, "is")) template_parser_fail(p, line, "tests cannot be chained with 'is'");
+    if (template_at_name(p, "is"))
+      template_parser_fail(p, line, "tests cannot be chained with 'is'");
     test->call.arguments = arena_new(&p->t->arena, sizeof *test->call.arguments);
     struct node *argument = parse_postfix(p, parse_primary(p));
     template_nodes_add(p, &test->call.arguments->positional, argument);
@@ -486,7 +512,8 @@ static struct node *parse_test(struct parser *p, struct node *subject) {
 
 static struct node *parse_signed(struct parser *p) {
   const struct token *sign = template_advance(p);
-  struct node *node = template_node(p, sign->kind == TOKEN_ADD ? NODE_PLUS : NODE_NEGATE, sign->line);
+  struct node *node =
+      template_node(p, sign->kind == TOKEN_ADD ? NODE_PLUS : NODE_NEGATE, sign->line);
   node->operand = template_parser_enter(p) ? parse_unary(p, false) : nothing(p);
   p->depth--;
   template_node_above(p, node, node->operand);
@@ -495,7 +522,8 @@ static struct node *parse_signed(struct parser *p) {
 
 static struct node *parse_unary(struct parser *p, bool with_filters) {
   enum token_kind kind = template_peek(p)->kind;
-  struct node *node = kind == TOKEN_ADD || kind == TOKEN_SUBTRACT ? parse_signed(p) : parse_primary(p);
+  struct node *node =
+      kind == TOKEN_ADD || kind == TOKEN_SUBTRACT ? parse_signed(p) : parse_primary(p);
   node = parse_postfix(p, node);
   while (with_filters && !p->failed) {
     if (template_peek(p)->kind == TOKEN_PIPE)

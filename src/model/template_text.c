@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_text.c: values to text, in the three ways templates print them: {{ v }}, Python's repr (items of lists
-// and dicts), and JSON (`tojson`).
+// template_text.c: values to text, in the three ways templates print them: {{ v }}, Python's repr
+// (items of lists and dicts), and JSON (`tojson`).
 //
-// Text is built at the end of the rendering's output, which serves as a stack: note its length (template_mark),
-// add, and take the tail away as a string (template_take).  So a macro, a captured block or a join needs no buffer
-// of its own, and TEMPLATE_OUTPUT_MAX bounds all of them.
+// Text is built at the end of the rendering's output, which serves as a stack: note its length
+// (template_mark), add, and take the tail away as a string (template_take).  So a macro, a captured
+// block or a join needs no buffer of its own, and TEMPLATE_OUTPUT_MAX bounds all of them.
 
 #include <math.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 void template_add(struct render *r, struct str s) {
   if (r->failed) return;
-  if (s.length > TEMPLATE_OUTPUT_MAX - (r->out->length - r->out_start)) {
-    template_fail(r, ERROR_INPUT, "the text grows beyond %u MiB", TEMPLATE_OUTPUT_MAX >> 20);
+  if (s.length > r->limits.output - (r->out->length - r->out_start)) {
+    template_fail(r, ERROR_INPUT, "the text grows beyond %zu KiB", r->limits.output >> 10);
     return;
   }
   template_charge(r, s.length);
@@ -36,7 +36,8 @@ void template_add_code_point(struct render *r, uint32_t c) {
 }
 
 void template_print(struct render *r, const char *format, ...) {
-  char text[512];  // callers print numbers and short names; %f of the largest double has 316 characters
+  char text[512];  // callers print numbers and short names; %f of the largest double has 316
+                   // characters
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -62,7 +63,8 @@ struct value template_take(struct render *r, size_t mark) {
 
 // ---- numbers
 
-// The digits and the decimal exponent of the shortest decimal that reads back as d: d = 0.DIGITS * 10^exponent.
+// The digits and the decimal exponent of the shortest decimal that reads back as d: d = 0.DIGITS *
+// 10^exponent.
 static int shortest_digits(double d, char digits[20], int *exponent) {
   char text[32];
   for (int precision = 1; precision <= 17; precision++) {
@@ -73,7 +75,7 @@ static int shortest_digits(double d, char digits[20], int *exponent) {
   char *p = text;
   for (; *p && *p != 'e'; p++)
     if (*p >= '0' && *p <= '9') digits[count++] = *p;
-  *exponent = atoi(p + 1) + 1;
+  *exponent = (int)strtol(p + 1, NULL, 10) + 1;
   while (count > 1 && digits[count - 1] == '0') count--;
   digits[count] = 0;
   return count;
@@ -90,8 +92,8 @@ void template_add_float(struct render *r, double d) {
   int exponent, count = shortest_digits(fabs(d), digits, &exponent);
   if (d == 0) exponent = 1;
   if (exponent > 16 || exponent < -3) {
-    template_print(r, "%c%s%se%c%02d", digits[0], count > 1 ? "." : "", digits + 1, exponent > 0 ? '+' : '-',
-                   abs(exponent - 1));
+    template_print(r, "%c%s%se%c%02d", digits[0], count > 1 ? "." : "", digits + 1,
+                   exponent > 0 ? '+' : '-', abs(exponent - 1));
   } else if (exponent <= 0) {
     template_print(r, "0.%.*s%s", -exponent, "000", digits);
   } else if (exponent >= count) {
@@ -126,7 +128,8 @@ static void add_string_repr(struct render *r, struct str s) {
   template_add_char(r, quote);
 }
 
-static void add_items_repr(struct render *r, const struct list *l, const char *open, const char *close) {
+static void add_items_repr(struct render *r, const struct list *l, const char *open,
+                           const char *close) {
   template_add_text(r, open);
   for (size_t i = 0; i < l->count && !r->failed; i++) {
     if (i) template_add_text(r, ", ");
@@ -177,7 +180,8 @@ static void add_compound_repr(struct render *r, struct value v) {
       template_add_char(r, '>');
       break;
     case VALUE_LOOP:
-      template_print(r, "<LoopContext %lld/%lld>", (long long)v.loop->index0 + 1, (long long)v.loop->length);
+      template_print(r, "<LoopContext %lld/%lld>", (long long)v.loop->index0 + 1,
+                     (long long)v.loop->length);
       break;
     default: template_print(r, "<%s object>", template_kind_name(v)); break;
   }
@@ -239,7 +243,8 @@ static void add_json_character(struct render *r, uint32_t c) {
       return;
     }
   if (c >= 0x10000)
-    template_print(r, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10), 0xDC00 + ((c - 0x10000) & 0x3FF));
+    template_print(r, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+                   0xDC00 + ((c - 0x10000) & 0x3FF));
   else
     template_print(r, "\\u%04x", c);
 }
@@ -270,7 +275,8 @@ static void add_json_line(struct render *r, const struct json_style *style, int 
 
 static void add_json(struct render *r, struct value v, const struct json_style *style, int level);
 
-static void add_json_items(struct render *r, const struct list *l, const struct json_style *style, int level) {
+static void add_json_items(struct render *r, const struct list *l, const struct json_style *style,
+                           int level) {
   template_add_char(r, '[');
   for (size_t i = 0; i < l->count && !r->failed; i++) {
     if (i) template_add(r, style->item_separator);
@@ -290,7 +296,8 @@ static void add_json_key(struct render *r, struct value key, const struct json_s
     add_json(r, key, style, 0);
     template_add_char(r, '"');
   } else {
-    template_fail(r, ERROR_INPUT, "a key of JSON must be a string or a number, not %s", template_kind_name(key));
+    template_fail(r, ERROR_INPUT, "a key of JSON must be a string or a number, not %s",
+                  template_kind_name(key));
   }
 }
 
@@ -303,7 +310,8 @@ static struct dict sorted_by_key(struct render *r, const struct dict *d) {
   return sorted;
 }
 
-static void add_json_pairs(struct render *r, const struct dict *d, const struct json_style *style, int level) {
+static void add_json_pairs(struct render *r, const struct dict *d, const struct json_style *style,
+                           int level) {
   struct dict sorted;
   if (style->sort_keys) {
     sorted = sorted_by_key(r, d);
@@ -340,7 +348,8 @@ static void add_json(struct render *r, struct value v, const struct json_style *
     case VALUE_TUPLE: add_json_items(r, v.list, style, level); break;
     case VALUE_DICT: add_json_pairs(r, v.dict, style, level); break;
     default:
-      template_fail(r, ERROR_INPUT, "a value of type %s cannot be written as JSON", template_kind_name(v));
+      template_fail(r, ERROR_INPUT, "a value of type %s cannot be written as JSON",
+                    template_kind_name(v));
       break;
   }
   r->depth--;

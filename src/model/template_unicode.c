@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// template_unicode.c: what Python's str methods know about characters: classes, cases, white space, counting.
+// template_unicode.c: what Python's str methods know about characters: classes, cases, white space,
+// counting.
 //
-// Classes are sorted arrays of ranges searched by bisection; case mappings are runs of characters that move by the
-// same distance.  Both come from template_unicode_tables.h, which scripts/make_template_unicode.py writes from
-// Python's own unicodedata.  ASCII never touches the tables.
+// Classes are sorted arrays of ranges searched by bisection; case mappings are runs of characters
+// that move by the same distance.  Both come from template_unicode_tables.h, which
+// scripts/make_template_unicode.py writes from Python's own unicodedata.  ASCII never touches the
+// tables.
 
 #include <string.h>
 
@@ -29,17 +31,21 @@ static bool in_ranges(const struct code_range *ranges, size_t count, uint32_t c)
 
 bool template_is_space(uint32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool template_is_alpha(uint32_t c) {
   return c < 0x80 ? (c | 32) >= 'a' && (c | 32) <= 'z' : IN(alphabetic_ranges, c);
 }
-bool template_is_decimal(uint32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : IN(decimal_ranges, c); }
+bool template_is_decimal(uint32_t c) {
+  return c < 0x80 ? c >= '0' && c <= '9' : IN(decimal_ranges, c);
+}
 bool template_is_upper(uint32_t c) { return c < 0x80 ? c >= 'A' && c <= 'Z' : IN(upper_ranges, c); }
 bool template_is_lower(uint32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : IN(lower_ranges, c); }
-bool template_is_printable(uint32_t c) { return c < 0x7F ? c >= ' ' : !IN(unprintable_ranges, c); }
+bool template_is_printable(uint32_t c) {
+  return c < 0x80 ? c >= ' ' && c != 0x7F : !IN(unprintable_ranges, c);
+}
 
 static const struct case_run *find_run(const struct case_run *runs, size_t count, uint32_t c) {
   size_t low = 0, high = count;
@@ -55,8 +61,9 @@ static const struct case_run *find_run(const struct case_run *runs, size_t count
   return NULL;
 }
 
-static int map_case(const struct case_run *runs, size_t run_count, const struct case_special *special,
-                    size_t special_count, uint32_t c, uint32_t out[3]) {
+static int map_case(const struct case_run *runs, size_t run_count,
+                    const struct case_special *special, size_t special_count, uint32_t c,
+                    uint32_t out[3]) {
   for (size_t i = 0; i < special_count; i++) {
     if (special[i].from != c) continue;
     int count = 0;
@@ -70,13 +77,17 @@ static int map_case(const struct case_run *runs, size_t run_count, const struct 
 }
 
 int template_to_upper(uint32_t c, uint32_t out[3]) {
-  if (c >= 0x80) return map_case(upper_runs, COUNT_OF(upper_runs), upper_special, COUNT_OF(upper_special), c, out);
+  if (c >= 0x80)
+    return map_case(upper_runs, COUNT_OF(upper_runs), upper_special, COUNT_OF(upper_special), c,
+                    out);
   out[0] = c >= 'a' && c <= 'z' ? c - 32 : c;
   return 1;
 }
 
 int template_to_lower(uint32_t c, uint32_t out[3]) {
-  if (c >= 0x80) return map_case(lower_runs, COUNT_OF(lower_runs), lower_special, COUNT_OF(lower_special), c, out);
+  if (c >= 0x80)
+    return map_case(lower_runs, COUNT_OF(lower_runs), lower_special, COUNT_OF(lower_special), c,
+                    out);
   out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c;
   return 1;
 }

@@ -2,10 +2,11 @@
 //
 // template_value.c: values: making them, comparing them, walking over them.
 //
-// The rules are Python's, since templates are written against Jinja on Python: 1 == 1.0 == true, strings order by
-// code point, lists order item by item, numbers and strings do not order, a dict keeps the order of insertion.
-// Recursive functions (nested lists and dicts) count their depth in render.depth, so a template that nests a list
-// into itself a thousand times gets an error and not a C stack overflow.
+// The rules are Python's, since templates are written against Jinja on Python: 1 == 1.0 == true,
+// strings order by code point, lists order item by item, numbers and strings do not order, a dict
+// keeps the order of insertion. Recursive functions (nested lists and dicts) count their depth in
+// render.depth, so a template that nests a list into itself a thousand times gets an error and not
+// a C stack overflow.
 
 #include <math.h>
 #include <string.h>
@@ -33,18 +34,23 @@ struct value template_use_undefined(struct render *r, struct value v) {
   const char *kind = kind_names[v.of];
   switch ((enum undefined_reason)v.why) {
     case UNDEFINED_NAME: return template_fail(r, ERROR_INPUT, "'%.*s' is undefined", SHOWN(v.text));
+    case UNDEFINED_PARAMETER:
+      return template_fail(r, ERROR_INPUT, "parameter '%.*s' was not given", SHOWN(v.text));
     case UNDEFINED_ATTRIBUTE:
-      return template_fail(r, ERROR_INPUT, "'%s object' has no attribute '%.*s'", kind, SHOWN(v.text));
+      return template_fail(r, ERROR_INPUT, "'%s object' has no attribute '%.*s'", kind,
+                           SHOWN(v.text));
     case UNDEFINED_ELEMENT:
       return template_fail(r, ERROR_INPUT, "%s object has no element %.*s", kind, SHOWN(v.text));
-    case UNDEFINED_SENTENCE: return template_fail(r, ERROR_INPUT, "%.*s", SHOWN(v.text));
+    case UNDEFINED_SENTENCE:
+      return template_fail(r, ERROR_INPUT, "%.*s", (int)v.text.length, v.text.data);
   }
   return v;
 }
 
 // ---- lists
 
-// An array in the arena with room for one more item of `size` bytes; NULL when memory is at its limit.
+// An array in the arena with room for one more item of `size` bytes; NULL when memory is at its
+// limit.
 static void *grow(struct render *r, void *items, size_t count, size_t *capacity, size_t size) {
   if (count < *capacity) return items;
   size_t bigger = *capacity ? *capacity * 2 : 4;
@@ -97,7 +103,8 @@ bool template_hashable(struct value v) {
 
 // Equality of keys; never fails and never recurses deeper than one tuple.
 static bool same_key(struct value a, struct value b) {
-  if (a.kind == VALUE_STRING || b.kind == VALUE_STRING) return a.kind == b.kind && str_equal(a.text, b.text);
+  if (a.kind == VALUE_STRING || b.kind == VALUE_STRING)
+    return a.kind == b.kind && str_equal(a.text, b.text);
   if (value_is_whole(a) && value_is_whole(b)) return value_whole(a) == value_whole(b);
   if (value_is_number(a) && value_is_number(b)) return value_real(a) == value_real(b);
   if (a.kind != b.kind) return false;
@@ -197,7 +204,8 @@ static struct value from_json_object(struct render *r, json_t *json) {
   struct dict d = {0};
   for (void *it = json_object_iter(json); it && !r->failed; it = json_object_iter_next(json, it)) {
     struct str key = {json_object_iter_key(it), json_object_iter_key_len(it)};
-    template_dict_put(r, &d, value_string(key), template_value_from_json(r, json_object_iter_value(it)));
+    template_dict_put(r, &d, value_string(key),
+                      template_value_from_json(r, json_object_iter_value(it)));
   }
   return template_dict_value(r, d);
 }
@@ -208,7 +216,9 @@ struct value template_value_from_json(struct render *r, const json_t *json) {
   switch (json_typeof(json)) {
     case JSON_OBJECT: v = from_json_object(r, (json_t *)json); break;
     case JSON_ARRAY: v = from_json_array(r, json); break;
-    case JSON_STRING: v = value_string((struct str){json_string_value(json), json_string_length(json)}); break;
+    case JSON_STRING:
+      v = value_string((struct str){json_string_value(json), json_string_length(json)});
+      break;
     case JSON_INTEGER: v = value_int(json_integer_value(json)); break;
     case JSON_REAL: v = value_float(json_real_value(json)); break;
     case JSON_TRUE: v = value_bool(true); break;
@@ -274,7 +284,8 @@ static bool equal_ranges(const struct range *a, const struct range *b) {
 
 bool template_equal(struct render *r, struct value a, struct value b) {
   if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) return str_equal(a.text, b.text);
-  if (!value_is_sequence(a) && a.kind != VALUE_DICT && a.kind != VALUE_RANGE && a.kind != VALUE_VIEW)
+  if (!value_is_sequence(a) && a.kind != VALUE_DICT && a.kind != VALUE_RANGE &&
+      a.kind != VALUE_VIEW)
     return same_key(a, b);
   if (a.kind != b.kind || !template_enter(r)) return false;
   bool equal = a.kind == VALUE_DICT    ? equal_dicts(r, a.dict, b.dict)
@@ -292,7 +303,8 @@ static int order_text(struct str a, struct str b) {
 
 int template_order(struct render *r, struct value a, struct value b, const char *operator) {
   if (a.kind == VALUE_STRING && b.kind == VALUE_STRING)
-    return a.text.length && b.text.length ? order_text(a.text, b.text) : (a.text.length > 0) - (b.text.length > 0);
+    return a.text.length && b.text.length ? order_text(a.text, b.text)
+                                          : (a.text.length > 0) - (b.text.length > 0);
   if (value_is_whole(a) && value_is_whole(b))
     return (value_whole(a) > value_whole(b)) - (value_whole(a) < value_whole(b));
   if (value_is_number(a) && value_is_number(b))
@@ -300,7 +312,8 @@ int template_order(struct render *r, struct value a, struct value b, const char 
   if (a.kind == VALUE_UNDEFINED) return template_use_undefined(r, a), 0;
   if (b.kind == VALUE_UNDEFINED) return template_use_undefined(r, b), 0;
   if (a.kind != b.kind || !value_is_sequence(a)) {
-    template_fail(r, ERROR_INPUT, "'%s' is not supported between instances of '%s' and '%s'", operator,
+    template_fail(r, ERROR_INPUT,
+                  "'%s' is not supported between instances of '%s' and '%s'", operator,
                   template_kind_name(a), template_kind_name(b));
     return 0;
   }
@@ -319,7 +332,8 @@ static bool range_contains(const struct range *range, struct value item) {
   double real = value_real(item);
   if (real != floor(real) || fabs(real) > 1e15) return false;
   int64_t offset = (int64_t)real - range->start;
-  return offset % range->step == 0 && offset / range->step >= 0 && offset / range->step < range->count;
+  return offset % range->step == 0 && offset / range->step >= 0 &&
+         offset / range->step < range->count;
 }
 
 bool template_contains(struct render *r, struct value container, struct value item) {
@@ -334,7 +348,8 @@ bool template_contains(struct render *r, struct value container, struct value it
     return !part.length || memmem(text.data, text.length, part.data, part.length) != NULL;
   }
   if (container.kind == VALUE_DICT || (container.kind == VALUE_VIEW && container.of == VIEW_KEYS)) {
-    if (!template_hashable(item)) template_fail(r, ERROR_INPUT, "unhashable type: '%s'", template_kind_name(item));
+    if (!template_hashable(item))
+      template_fail(r, ERROR_INPUT, "unhashable type: '%s'", template_kind_name(item));
     return template_dict_get(container.dict, item) != NULL;
   }
   if (container.kind == VALUE_RANGE) return range_contains(container.range, item);
@@ -361,7 +376,8 @@ bool template_iterate(struct render *r, struct value v, struct iterator *it) {
     case VALUE_STREAM: return !r->failed;
     default:
       it->source = (struct value){.kind = VALUE_UNDEFINED};
-      return template_fail(r, ERROR_INPUT, "'%s' object is not iterable", template_kind_name(v)), false;
+      return template_fail(r, ERROR_INPUT, "'%s' object is not iterable", template_kind_name(v)),
+             false;
   }
 }
 
@@ -412,7 +428,8 @@ bool template_next(struct render *r, struct iterator *it, struct value *item) {
 
 struct list template_collect(struct render *r, struct value v) {
   struct list l = {0};
-  if (value_is_sequence(v)) {  // immutable, so shared; without spare room, so that adding to it copies it
+  if (value_is_sequence(
+          v)) {  // immutable, so shared; without spare room, so that adding to it copies it
     l = *v.list;
     l.capacity = l.count;
     return l;
@@ -426,10 +443,10 @@ struct list template_collect(struct render *r, struct value v) {
 
 // ---- sorting
 
-// Merges the sorted runs [0, middle) and [middle, count) of `from` into `to`; of equal keys the left one goes
-// first.
-static void merge(struct render *r, const struct pair *from, size_t middle, size_t count, struct pair *to,
-                  bool reverse) {
+// Merges the sorted runs [0, middle) and [middle, count) of `from` into `to`; of equal keys the
+// left one goes first.
+static void merge(struct render *r, const struct pair *from, size_t middle, size_t count,
+                  struct pair *to, bool reverse) {
   size_t left = 0, right = middle;
   for (size_t i = 0; i < count; i++) {
     bool take_right = left == middle;

@@ -1,123 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer.c: makes tokenizers and drives an encoding; tokenizer_internal.h shows how the files share the work.
+// tokenizer.c: makes tokenizers and drives an encoding; tokenizer_internal.h shows how the files
+// share the work.
 //
-// Making one: check the source → copy texts → flags from types → flags from well-known texts → pieces, bytes and
-// merges of the kind → special tokens.
+// Making one: check the source → copy texts → flags from types → flags from well-known texts →
+// pieces, bytes and merges of the kind → special tokens.
 //
-// Files often mark their special tokens wrongly or not at all, so some texts carry a meaning whatever their type:
-// the table `known_texts` below, whose content and consequences follow llama.cpp, since model files are made to
-// work with it.
+// Encoding: BOS → cut special tokens out → merge each plain span in its kind's way → EOS.
 
 #include <string.h>
 
 #include "model/tokenizer_internal.h"
 
-enum known_group {
-  GROUP_END,           // every such token ends a generation
-  GROUP_END_FIRST,     // the same, but only the first of its run in the table that the vocabulary has
-  GROUP_HIDDEN_FIRST,  // only control; likewise the first of its run
-  GROUP_SHOWN,         // user-defined: part of an answer's visible structure
-};
-
-// `run` numbers texts that mean the same thing (for example the beginning of a fill-in-the-middle prompt).
-static const struct known_text {
-  const char *text;
-  enum known_group group;
-  int run;
-} known_texts[] = {
-    {"<|eot_id|>", GROUP_END, 0},
-    {"<|im_end|>", GROUP_END, 0},
-    {"<|end|>", GROUP_END, 0},
-    {"<|return|>", GROUP_END, 0},
-    {"<|call|>", GROUP_END, 0},
-    {"<|flush|>", GROUP_END, 0},
-    {"<|calls|>", GROUP_END, 0},
-    {"<end_of_turn>", GROUP_END, 0},
-    {"<|endoftext|>", GROUP_END, 0},
-    {"</s>", GROUP_END, 0},
-    {"<|eom_id|>", GROUP_END, 0},
-    {"<EOT>", GROUP_END, 0},
-    {"_<EOT>", GROUP_END, 0},
-    {"[EOT]", GROUP_END, 0},
-    {"[EOS]", GROUP_END, 0},
-    {"<|end_of_text|>", GROUP_END, 0},
-    {"<end_of_utterance>", GROUP_END, 0},
-    {"<eos>", GROUP_END, 0},
-    {"<turn|>", GROUP_END, 0},
-    {"<|tool_response>", GROUP_END, 0},
-    {"<｜end▁of▁sentence｜>", GROUP_END, 0},
-    {"[e~[", GROUP_END, 0},
-    {"<|fim_prefix|>", GROUP_HIDDEN_FIRST, 1},
-    {"<fim-prefix>", GROUP_HIDDEN_FIRST, 1},
-    {"<fim_prefix>", GROUP_HIDDEN_FIRST, 1},
-    {"<｜fim▁begin｜>", GROUP_HIDDEN_FIRST, 1},
-    {"<PRE>", GROUP_HIDDEN_FIRST, 1},
-    {"▁<PRE>", GROUP_HIDDEN_FIRST, 1},
-    {"<|code_prefix|>", GROUP_HIDDEN_FIRST, 1},
-    {"<|prefix|>", GROUP_HIDDEN_FIRST, 1},
-    {"<|fim_suffix|>", GROUP_HIDDEN_FIRST, 2},
-    {"<fim-suffix>", GROUP_HIDDEN_FIRST, 2},
-    {"<fim_suffix>", GROUP_HIDDEN_FIRST, 2},
-    {"<｜fim▁hole｜>", GROUP_HIDDEN_FIRST, 2},
-    {"<SUF>", GROUP_HIDDEN_FIRST, 2},
-    {"▁<SUF>", GROUP_HIDDEN_FIRST, 2},
-    {"<|code_suffix|>", GROUP_HIDDEN_FIRST, 2},
-    {"<|suffix|>", GROUP_HIDDEN_FIRST, 2},
-    {"<|fim_middle|>", GROUP_HIDDEN_FIRST, 3},
-    {"<fim-middle>", GROUP_HIDDEN_FIRST, 3},
-    {"<fim_middle>", GROUP_HIDDEN_FIRST, 3},
-    {"<｜fim▁end｜>", GROUP_HIDDEN_FIRST, 3},
-    {"<MID>", GROUP_HIDDEN_FIRST, 3},
-    {"▁<MID>", GROUP_HIDDEN_FIRST, 3},
-    {"<|code_middle|>", GROUP_HIDDEN_FIRST, 3},
-    {"<|middle|>", GROUP_HIDDEN_FIRST, 3},
-    {"<|fim_pad|>", GROUP_END_FIRST, 4},
-    {"<fim-pad>", GROUP_END_FIRST, 4},
-    {"<fim_pad>", GROUP_END_FIRST, 4},
-    {"<PAD>", GROUP_END_FIRST, 4},
-    {"[PAD]", GROUP_END_FIRST, 4},
-    {"<|fim_repo|>", GROUP_END_FIRST, 5},
-    {"<|repo_name|>", GROUP_END_FIRST, 5},
-    {"<fim-repo>", GROUP_END_FIRST, 5},
-    {"<REPO>", GROUP_END_FIRST, 5},
-    {"<reponame>", GROUP_END_FIRST, 5},
-    {"<|file_sep|>", GROUP_END_FIRST, 6},
-    {"<|channel|>", GROUP_SHOWN, 0},
-    {"<|message|>", GROUP_SHOWN, 0},
-    {"<|start|>", GROUP_SHOWN, 0},
-    {"<|constrain|>", GROUP_SHOWN, 0},
-};
-
 // ---- making one
 
-static bool check_id(const struct tokenizer_source *s, int32_t id, const char *name, struct error *e) {
+static bool check_id(const struct tokenizer_source *s, int32_t id, const char *name,
+                     struct error *e) {
   if (id >= -1 && id < s->count) return true;
-  return error_set(e, ERROR_INPUT, "tokenizer: the %s token is %d, but the vocabulary has only 0..%d", name, id,
+  return error_set(e, ERROR_INPUT,
+                   "tokenizer: the %s token is %d, but the vocabulary has only 0..%d", name, id,
                    s->count - 1);
 }
 
 static bool check_token(const struct tokenizer_source *s, int32_t id, struct error *e) {
   if ((s->texts[id].length && !s->texts[id].data) || s->texts[id].length > TOKENIZER_TEXT_MAX)
-    return error_set(e, ERROR_INPUT, "tokenizer: the text of token %d is %zu bytes long (limit %u)", id,
-                     s->texts[id].length, TOKENIZER_TEXT_MAX);
+    return error_set(e, ERROR_INPUT, "tokenizer: the text of token %d is %zu bytes long (limit %u)",
+                     id, s->texts[id].length, TOKENIZER_TEXT_MAX);
   if (s->types && (s->types[id] < 0 || s->types[id] > TOKEN_BYTE))
-    return error_set(e, ERROR_INPUT, "tokenizer: token %d has type %d; types are 1..%d", id, s->types[id],
-                     TOKEN_BYTE);
+    return error_set(e, ERROR_INPUT, "tokenizer: token %d has type %d; types are 1..%d", id,
+                     s->types[id], TOKEN_BYTE);
   return true;
 }
 
 static bool check_source(const struct tokenizer_source *s, struct error *e) {
   if (s->count < 1 || s->count > TOKENIZER_VOCABULARY_MAX || !s->texts)
-    return error_set(e, ERROR_INPUT, "tokenizer: a vocabulary of %d tokens is not possible (1..%d)", s->count,
-                     TOKENIZER_VOCABULARY_MAX);
+    return error_set(e, ERROR_INPUT, "tokenizer: a vocabulary of %d tokens is not possible (1..%d)",
+                     s->count, TOKENIZER_VOCABULARY_MAX);
   if (!check_id(s, s->bos, "begin-of-text", e) || !check_id(s, s->eos, "end-of-text", e) ||
       !check_id(s, s->eot, "end-of-turn", e) || !check_id(s, s->unknown, "unknown", e))
     return false;
   if (s->add_bos && s->bos < 0)
-    return error_set(e, ERROR_INPUT, "tokenizer: texts must begin with a begin-of-text token, but none is named");
+    return error_set(e, ERROR_INPUT,
+                     "tokenizer: texts must begin with a begin-of-text token, but none is named");
   if (s->add_eos && s->eos < 0)
-    return error_set(e, ERROR_INPUT, "tokenizer: texts must end with an end-of-text token, but none is named");
+    return error_set(e, ERROR_INPUT,
+                     "tokenizer: texts must end with an end-of-text token, but none is named");
   for (int32_t id = 0; id < s->count; id++)
     if (!check_token(s, id, e)) return false;
   return true;
@@ -134,25 +61,30 @@ static void copy_texts(struct tokenizer *t, const struct tokenizer_source *s) {
   }
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
 // "<0x0A>" → the byte 10.
 static bool set_byte(struct tokenizer *t, int32_t id, struct error *e) {
   struct str text = t->texts[id];
-  int high = text.length == 6 ? hex_digit(text.data[3]) : -1, low = text.length == 6 ? hex_digit(text.data[4]) : -1;
-  if (!str_starts(text, STR("<0x")) || high < 0 || low < 0 || text.data[5] != '>')
+  bool shape = text.length == 6 && str_starts(text, STR("<0x")) && text.data[5] == '>';
+  int high = shape ? hex_digit(text.data[3]) : -1, low = shape ? hex_digit(text.data[4]) : -1;
+  if (high < 0 || low < 0)
     return error_set(e, ERROR_INPUT,
-                     "tokenizer: token %d is marked as a byte but its text is \"%.*s\", not <0x00>..<0xFF>", id,
-                     (int)(text.length < 40 ? text.length : 40), text.data);
+                     "tokenizer: token %d is marked as a byte but its text is \"%.*s\", not <0x00>",
+                     id, (int)(text.length < 40 ? text.length : 40), text.data);
   char byte = (char)(high << 4 | low);
   t->bytes[id] = (struct str){arena_copy(&t->arena, &byte, 1), 1};
   return true;
 }
 
-static bool set_flags_by_type(struct tokenizer *t, const struct tokenizer_source *s, struct error *e) {
+static bool set_flags_by_type(struct tokenizer *t, const struct tokenizer_source *s,
+                              struct error *e) {
   static const uint8_t by_type[] = {
-      [TOKEN_CONTROL] = FLAG_CONTROL, [TOKEN_UNKNOWN] = FLAG_UNKNOWN, [TOKEN_USER_DEFINED] = FLAG_USER,
-      [TOKEN_UNUSED] = FLAG_UNUSED,   [TOKEN_BYTE] = FLAG_BYTE,
+      [TOKEN_CONTROL] = FLAG_CONTROL,   [TOKEN_UNKNOWN] = FLAG_UNKNOWN,
+      [TOKEN_USER_DEFINED] = FLAG_USER, [TOKEN_UNUSED] = FLAG_UNUSED,
+      [TOKEN_BYTE] = FLAG_BYTE,
   };
   t->flags = memory_new((size_t)t->count);
   for (int32_t id = 0; s->types && id < t->count; id++) {
@@ -162,72 +94,26 @@ static bool set_flags_by_type(struct tokenizer *t, const struct tokenizer_source
   return true;
 }
 
-// ids[k] = the token with known_texts[k]'s text (the last of several), -1 = none.
-static void find_known_texts(const struct tokenizer *t, int32_t *ids) {
-  struct map numbers = {0};
-  for (size_t k = 0; k < COUNT_OF(known_texts); k++) {
-    map_put(&numbers, str_of(known_texts[k].text), (int64_t)k);
-    ids[k] = -1;
-  }
-  for (int32_t id = 0; id < t->count; id++) {
-    int64_t k;
-    if (strchr("<[_\xE2", t->texts[id].data[0]) && map_get(&numbers, t->texts[id], &k)) ids[k] = id;
-  }
-  map_clear(&numbers);
-}
-
-static int32_t find_known(const int32_t *ids, const char *text) {
-  for (size_t k = 0; k < COUNT_OF(known_texts); k++)
-    if (strcmp(known_texts[k].text, text) == 0) return ids[k];
-  return -1;
-}
-
-// Two families use a text of the table in another sense: with <|return|> and <|call|> (or <|calls|> and <|flush|>)
-// an <|end|> ends a message and not the answer; with <|tool_response> an </s> is ordinary text.
-static void mend_families(struct tokenizer *t, const int32_t *ids) {
-  bool returns = find_known(ids, "<|return|>") >= 0, flushes = find_known(ids, "<|flush|>") >= 0;
-  bool calls = find_known(ids, "<|call|>") >= 0 || find_known(ids, "<|calls|>") >= 0;
-  int32_t end = find_known(ids, "<|end|>"), stop = find_known(ids, "</s>");
-  if (end >= 0 && calls && (returns || flushes)) t->flags[end] = FLAG_USER;
-  if (stop >= 0 && find_known(ids, "<|tool_response>") >= 0) t->flags[stop] = 0;
-}
-
-static void set_flags_by_text(struct tokenizer *t) {
-  int32_t ids[COUNT_OF(known_texts)];
-  find_known_texts(t, ids);
-  int taken_run = 0;
-  for (size_t k = 0; k < COUNT_OF(known_texts); k++) {
-    const struct known_text *known = &known_texts[k];
-    if (ids[k] < 0 || (known->run && known->run == taken_run)) continue;
-    taken_run = known->run;
-    uint8_t *flags = &t->flags[ids[k]];
-    if (known->group == GROUP_SHOWN)
-      *flags = FLAG_USER;
-    else
-      *flags |= FLAG_CONTROL;
-    if (known->group == GROUP_END || known->group == GROUP_END_FIRST) *flags |= FLAG_END;
-  }
-  if (t->eos >= 0) t->flags[t->eos] |= FLAG_END;
-  if (t->eot >= 0) t->flags[t->eot] |= FLAG_END;
-  mend_families(t, ids);
-}
-
 struct tokenizer *tokenizer_new(const struct tokenizer_source *source, struct error *e) {
   if (!check_source(source, e)) return NULL;
   struct tokenizer *t = memory_new(sizeof *t);
   t->kind = source->kind;
   t->count = source->count;
   t->bos = source->bos, t->eos = source->eos, t->eot = source->eot, t->unknown = source->unknown;
-  t->add_bos = source->add_bos, t->add_eos = source->add_eos, t->add_space_prefix = source->add_space_prefix;
+  t->add_bos = source->add_bos, t->add_eos = source->add_eos;
+  t->add_space_prefix = source->add_space_prefix;
   copy_texts(t, source);
   tokenizer_reserve_pieces(&t->pieces, t->count + 256);
   bool good = set_flags_by_type(t, source, e);
-  if (good) set_flags_by_text(t);
-  good = good && (t->kind == TOKENIZER_BPE ? tokenizer_build_bpe : tokenizer_build_spm)(t, source, e);
-  if (good) tokenizer_collect_specials(t);
-  if (good) return t;
-  tokenizer_free(t);
-  return NULL;
+  if (good) tokenizer_flag_known_texts(t);
+  bool bpe = t->kind == TOKENIZER_BPE;
+  good = good && (bpe ? tokenizer_build_bpe(t, source, e) : tokenizer_build_spm(t, source, e));
+  if (!good) {
+    tokenizer_free(t);
+    return NULL;
+  }
+  tokenizer_collect_specials(t);
+  return t;
 }
 
 void tokenizer_free(struct tokenizer *t) {
@@ -275,7 +161,8 @@ void tokenizer_emit_symbols(struct encoding *e, struct str word) {
 // A text too long to be merged at once is taken in parts; the cut may cost a token, never a byte.
 static void encode_plain(struct encoding *e, struct str text, bool after_special) {
   while (text.length) {
-    struct str part = {text.data, text.length < TOKENIZER_SPAN_MAX ? text.length : TOKENIZER_SPAN_MAX};
+    struct str part = {text.data,
+                       text.length < TOKENIZER_SPAN_MAX ? text.length : TOKENIZER_SPAN_MAX};
     if (e->tokenizer->kind == TOKENIZER_BPE)
       tokenizer_encode_bpe(e, part);
     else
@@ -285,8 +172,8 @@ static void encode_plain(struct encoding *e, struct str text, bool after_special
   }
 }
 
-void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special, bool parse_special,
-                      struct token_list *out) {
+void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
+                      bool parse_special, struct token_list *out) {
   struct encoding e = {.tokenizer = t, .out = out};
   struct spans spans = {0};
   tokenizer_cut_specials(t, text, parse_special, &spans);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer_bpe.c: byte-level BPE, the tokenizer of GPT-2, SmolLM, Llama 3, Qwen, Mistral Nemo and most others.
+// tokenizer_bpe.c: byte-level BPE, the tokenizer of GPT-2, SmolLM, Llama 3, Qwen, Mistral Nemo and
+// most others.
 //
-// A vocabulary file cannot hold arbitrary bytes as text, so it writes each byte as a *letter*: printable Latin-1
-// characters stand for themselves and the other 68 bytes for U+0100, U+0101, … in order ("Ġ" is the space, "Ċ" the
-// newline).  Letters and bytes correspond one to one, so everything here works on bytes: token texts and merges are
-// turned into bytes once, when the tokenizer is made.
+// A vocabulary file cannot hold arbitrary bytes as text, so it writes each byte as a *letter*:
+// printable Latin-1 characters stand for themselves and the other 68 bytes for U+0100, U+0101, … in
+// order ("Ġ" is the space, "Ċ" the newline).  Letters and bytes correspond one to one, so
+// everything here works on bytes: token texts and merges are turned into bytes once, when the
+// tokenizer is made.
 //
-// A text is cut into words by the pre-tokenizer (tokenizer_words.c); each word starts as one symbol a byte and is
-// merged by rank.
+// A text is cut into words by the pre-tokenizer (tokenizer_words.c); each word starts as one symbol
+// a byte and is merged by rank.
 
 #include <string.h>
 
@@ -16,15 +18,16 @@
 
 // The byte of a letter; -1 for a character that is no letter.
 static int byte_of_letter(uint32_t letter) {
-  bool itself = (letter >= 0x21 && letter <= 0x7E) || (letter >= 0xA1 && letter <= 0xFF && letter != 0xAD);
+  bool itself =
+      (letter >= 0x21 && letter <= 0x7E) || (letter >= 0xA1 && letter <= 0xFF && letter != 0xAD);
   if (itself) return (int)letter;
   if (letter < 256 || letter >= 256 + 68) return -1;
   int nth = (int)letter - 256;  // among the bytes that are not themselves: 00..20, 7F..A0, AD
   return nth <= 0x20 ? nth : nth < 67 ? 0x7F + nth - 0x21 : 0xAD;
 }
 
-// Writes the bytes that `text` stands for to `out` (as long as text at most) and returns how many.  A character
-// that is no letter goes through as it is, and *all_letters becomes false.
+// Writes the bytes that `text` stands for to `out` (as long as text at most) and returns how many.
+// A character that is no letter goes through as it is, and *all_letters becomes false.
 static size_t undo_letters(struct str text, char *out, bool *all_letters) {
   size_t length = 0;
   *all_letters = true;
@@ -70,9 +73,10 @@ static void add_single_bytes(struct tokenizer *t) {
   }
 }
 
-// "left right" → both sides as bytes, one behind the other in `scratch`, so their joined text is there too.  False
-// where a side has a character that is no letter: no text ever contains that.
-static bool split_merge(struct str text, size_t space, struct buffer *scratch, struct str sides[2]) {
+// "left right" → both sides as bytes, one behind the other in `scratch`, so their joined text is
+// there too.  False where a side has a character that is no letter: no text ever contains that.
+static bool split_merge(struct str text, size_t space, struct buffer *scratch,
+                        struct str sides[2]) {
   bool left_good, right_good;
   scratch->length = 0;
   buffer_reserve(scratch, text.length);
@@ -83,8 +87,8 @@ static bool split_merge(struct str text, size_t space, struct buffer *scratch, s
   return left_good && right_good;
 }
 
-// The piece with this text, new if need be.  Merges mostly stand in the order of the tokens they make, so the piece
-// after the last result is tried first, which spares a look-up in a big table.
+// The piece with this text, new if need be.  Merges mostly stand in the order of the tokens they
+// make, so the piece after the last result is tried first, which spares a look-up in a big table.
 static int32_t find_result(struct tokenizer *t, struct str joined, int32_t last) {
   if (last + 1 < t->pieces.count && str_equal(t->pieces.texts[last + 1], joined)) return last + 1;
   int32_t piece = tokenizer_find_piece(&t->pieces, joined);
@@ -93,14 +97,15 @@ static int32_t find_result(struct tokenizer *t, struct str joined, int32_t last)
   return tokenizer_add_piece(&t->pieces, joined);
 }
 
-static bool add_merges(struct tokenizer *t, const struct tokenizer_source *s, struct buffer *scratch,
-                       struct error *e) {
+static bool add_merges(struct tokenizer *t, const struct tokenizer_source *s,
+                       struct buffer *scratch, struct error *e) {
   int32_t result = -1;
   for (int rank = 0; rank < s->merge_count; rank++) {
     struct str text = s->merges[rank], sides[2];
     const char *space = text.length > 2 ? memchr(text.data + 1, ' ', text.length - 2) : NULL;
     if (!space)
-      return error_set(e, ERROR_INPUT, "tokenizer: merge %d is \"%.*s\", not two texts with a space between", rank,
+      return error_set(e, ERROR_INPUT,
+                       "tokenizer: merge %d is \"%.*s\", not two texts with a space between", rank,
                        (int)(text.length < 40 ? text.length : 40), text.data);
     if (!split_merge(text, (size_t)(space - text.data), scratch, sides)) continue;
     result = find_result(t, (struct str){scratch->data, sides[0].length + sides[1].length}, result);
@@ -115,12 +120,15 @@ static bool add_merges(struct tokenizer *t, const struct tokenizer_source *s, st
 }
 
 static bool check_merges(const struct tokenizer_source *s, struct error *e) {
-  if (s->merge_count >= 0 && s->merge_count <= TOKENIZER_MERGES_MAX && (s->merges || !s->merge_count)) return true;
-  return error_set(e, ERROR_INPUT, "tokenizer: %d merges are not possible (limit %d)", s->merge_count,
-                   TOKENIZER_MERGES_MAX);
+  if (s->merge_count >= 0 && s->merge_count <= TOKENIZER_MERGES_MAX &&
+      (s->merges || !s->merge_count))
+    return true;
+  return error_set(e, ERROR_INPUT, "tokenizer: %d merges are not possible (limit %d)",
+                   s->merge_count, TOKENIZER_MERGES_MAX);
 }
 
-bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source, struct error *e) {
+bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source,
+                         struct error *e) {
   if (!check_merges(source, e) || !tokenizer_find_rules(source->pre, &t->rules, e)) return false;
   for (int32_t id = 0; id < t->count; id++) add_token(t, id);
   add_single_bytes(t);

@@ -3,26 +3,27 @@
 // tokenizer_internal.h: how the tokenizer's files share the work.
 //
 //   text ─ tokenizer_special.c ─> plain spans and special tokens
-//   plain span ─ BPE: tokenizer_words.c ─> words ─ tokenizer_bpe.c ─┐
-//              └ SPM: tokenizer_spm.c (the whole span is one word) ─┴─ tokenizer_merge.c ─> token ids
+//   plain span ─ BPE: tokenizer_words.c ─> words ─ tokenizer_bpe.c ─┬─ tokenizer_merge.c ─> ids
+//              └ SPM: tokenizer_spm.c ─────────────────────────────┘
 //
-// The vocabulary is held as *pieces*: the distinct byte strings that merging can meet, numbered from 0, each with
-// the token it is (or -1).  For SPM a piece is a token's text as stored ("▁the"); for BPE it is the bytes that the
-// text stands for (" the", the byte-level letters undone) and there are pieces that are no token: single bytes and
-// merge results that the vocabulary lacks.
+// The vocabulary is held as *pieces*: the distinct byte strings that merging can meet, numbered
+// from 0, each with the token it is (or -1).  For SPM a piece is a token's text as stored ("▁the");
+// for BPE it is the bytes that the text stands for (" the", the byte-level letters undone) and
+// there are pieces that are no token: single bytes and merge results that the vocabulary lacks.
 //
-// A tokenizer never changes after tokenizer_new, so threads share it freely; whatever an encoding needs for itself
-// hangs off a `struct encoding` on the caller's stack.
+// A tokenizer never changes after tokenizer_new, so threads share it freely; whatever an encoding
+// needs for itself hangs off a `struct encoding` on the caller's stack.
 #pragma once
 
 #include <pcre2.h>
 
 #include "model/tokenizer.h"
 
-#define TOKENIZER_VOCABULARY_MAX (1 << 24)  // tokens; far above any model, keeps all sums within 32 bits
+// Limits: far above any model, and low enough that all sums stay within 32 bits.
+#define TOKENIZER_VOCABULARY_MAX (1 << 24)  // tokens
 #define TOKENIZER_MERGES_MAX (1 << 26)
 #define TOKENIZER_TEXT_MAX (1u << 20)  // bytes of one token's text
-#define TOKENIZER_SPAN_MAX (1u << 28)  // bytes merged at once; longer texts are taken in parts of this size
+#define TOKENIZER_SPAN_MAX (1u << 28)  // bytes merged at once; longer texts are taken in parts
 #define TOKENIZER_PATTERNS_MAX 6       // of one pre-tokenizer
 
 // ---- tokenizer_pieces.c
@@ -35,21 +36,23 @@ struct pieces {
   struct piece_slot *slots;  // open addressing, power of two, at most half full
   uint32_t slot_count;
 };
-int32_t tokenizer_find_piece(const struct pieces *p, struct str text);       // number, -1 = absent
-int32_t tokenizer_add_piece(struct pieces *p, struct str text);              // its number, new (no token) or old
+int32_t tokenizer_find_piece(const struct pieces *p, struct str text);  // number, -1 = absent
+int32_t tokenizer_add_piece(struct pieces *p, struct str text);  // its number, also if it was there
 void tokenizer_set_piece(struct pieces *p, struct str text, int32_t token);  // adds it where needed
-void tokenizer_reserve_pieces(struct pieces *p, int32_t count);              // before the first is added
+void tokenizer_reserve_pieces(struct pieces *p, int32_t count);  // before the first is added
 void tokenizer_clear_pieces(struct pieces *p);
 
 // ---- tokenizer_merge.c
 
 struct merge_slot;
-struct merges {  // BPE: (left piece, right piece) → rank and resulting piece
+// BPE: left piece and right piece → rank and resulting piece
+struct merges {
   struct merge_slot *slots;
   uint32_t slot_count;
 };
 void tokenizer_reserve_merges(struct merges *m, int count);
-void tokenizer_add_merge(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t result);
+void tokenizer_add_merge(struct merges *m, int32_t left, int32_t right, uint32_t rank,
+                         int32_t result);
 void tokenizer_clear_merges(struct merges *m);
 
 struct symbol {            // a run of bytes of the word being merged
@@ -70,20 +73,23 @@ void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, i
 // Merges the best pair until none is left.  `word` is what the symbols lie in.
 void tokenizer_merge_symbols(struct encoding *e, struct str word);
 
-// ---- tokenizer_words.c
+// ---- tokenizer_rules.c and tokenizer_words.c
 
 struct word_rules {
-  pcre2_code *patterns[TOKENIZER_PATTERNS_MAX];  // applied one after another, each to what the one before left
+  pcre2_code *patterns[TOKENIZER_PATTERNS_MAX];  // applied one after another, each to what the one
+                                                 // before left
   int count;
-  bool whole_words_first;  // a word that is a token is taken without merging (llama.cpp: ignore_merges)
+  bool whole_words_first;  // a word that is a token is taken without merging (llama.cpp:
+                           // ignore_merges)
   pcre2_match_context *limits;
 };
 bool tokenizer_find_rules(struct str name, struct word_rules *rules, struct error *e);
 void tokenizer_clear_rules(struct word_rules *rules);
 typedef void (*tokenizer_word)(void *context, struct str word);
-// Calls `word` for each word of the text in order; the words joined are the text with every invalid UTF-8 byte
-// replaced by U+FFFD.
-void tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word, void *context);
+// Calls `word` for each word of the text in order; the words joined are the text with every invalid
+// UTF-8 byte replaced by U+FFFD.
+void tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
+                           void *context);
 
 // ---- tokenizer_special.c
 
@@ -103,7 +109,8 @@ struct spans {
   size_t count, capacity;
 };
 void tokenizer_collect_specials(struct tokenizer *t);
-void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special, struct spans *out);
+void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
+                            struct spans *out);
 
 // ---- the two kinds
 
@@ -136,8 +143,11 @@ struct tokenizer {
   struct specials specials;
 };
 
-bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source, struct error *e);
-bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source, struct error *e);
+void tokenizer_flag_known_texts(struct tokenizer *t);  // tokenizer_known.c
+bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
+                         struct error *e);
+bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source,
+                         struct error *e);
 void tokenizer_encode_spm(struct encoding *e, struct str text, bool after_special);
 void tokenizer_encode_bpe(struct encoding *e, struct str text);
 void tokenizer_emit_symbols(struct encoding *e, struct str word);  // the ids of what merging left

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer_merge.c: joins neighbouring symbols of a word, the best pair first.  Both kinds of tokenizer do this
-// and differ only in which pairs may join and how good a pair is:
+// tokenizer_merge.c: joins neighbouring symbols of a word, the best pair first.  Both kinds of
+// tokenizer do this and differ only in which pairs may join and how good a pair is:
 //
 //   SPM   the joined text is a token; the higher its score the better
 //   BPE   the pair is in the merge table; the lower its rank the better
 //
-// Among equals the leftmost pair goes first.  The word is a linked list of symbols in an array; candidates wait in
-// a binary heap with their goodness and the index of their left symbol packed into one number.
+// Among equals the leftmost pair goes first.  The word is a linked list of symbols in an array;
+// candidates wait in a binary heap with their goodness and the index of their left symbol packed
+// into one number.
 //
 //   symbols   h ⇄ e ⇄ l ⇄ l ⇄ o        candidates   (l,l) (h,e) …
-//   join l,l: the left symbol grows to "ll", the right one dies (length 0), and (e,ll) and (ll,o) become candidates
+//   join l,l  the left symbol grows to "ll", the right one dies (length 0);
+//             (e,ll) and (ll,o) become candidates
 //
-// A candidate that waits may be out of date.  Symbols only ever grow or die, so it is current exactly when both are
-// alive and their lengths add up to the length it was made with.  A word of n bytes makes at most 3n candidates:
-// O(n log n), no recursion.
+// A candidate that waits may be out of date.  Symbols only ever grow or die, so it is current
+// exactly when both are alive and their lengths add up to the length it was made with.  A word of n
+// bytes makes at most 3n candidates: O(n log n), no recursion.
 
 #include <string.h>
 
@@ -36,7 +38,8 @@ static uint32_t hash_pair(int32_t left, int32_t right) {
 static struct merge_slot *find_merge(const struct merges *m, int32_t left, int32_t right) {
   uint32_t mask = m->slot_count - 1;
   uint32_t i = hash_pair(left, right) & mask;
-  while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right)) i = (i + 1) & mask;
+  while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right))
+    i = (i + 1) & mask;
   return &m->slots[i];
 }
 
@@ -48,7 +51,8 @@ void tokenizer_reserve_merges(struct merges *m, int count) {
 }
 
 // The first of two equal pairs counts.
-void tokenizer_add_merge(struct merges *m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
+void tokenizer_add_merge(struct merges *m, int32_t left, int32_t right, uint32_t rank,
+                         int32_t result) {
   struct merge_slot *slot = find_merge(m, left, right);
   if (slot->left < 0) *slot = (struct merge_slot){left, right, rank, result};
 }
@@ -92,8 +96,8 @@ static struct candidate pop(struct encoding *e) {
   return best;
 }
 
-// Maps a score to a number that falls as the score rises: the bits of a float, read as an integer, rise with it
-// once negative ones are turned over.
+// Maps a score to a number that falls as the score rises: the bits of a float, read as an integer,
+// rise with it once negative ones are turned over.
 static uint32_t badness_of_score(float score) {
   uint32_t bits;
   score += 0.0f;  // -0 becomes 0
@@ -101,7 +105,8 @@ static uint32_t badness_of_score(float score) {
   return ~(bits >> 31 ? ~bits : bits | 0x80000000u);
 }
 
-static bool spm_pair(const struct tokenizer *t, struct str joined, uint32_t *badness, int32_t *result) {
+static bool spm_pair(const struct tokenizer *t, struct str joined, uint32_t *badness,
+                     int32_t *result) {
   if (joined.length > t->longest_piece) return false;
   *result = tokenizer_find_piece(&t->pieces, joined);
   if (*result < 0) return false;
@@ -109,7 +114,8 @@ static bool spm_pair(const struct tokenizer *t, struct str joined, uint32_t *bad
   return true;
 }
 
-static bool bpe_pair(const struct merges *m, int32_t left, int32_t right, uint32_t *badness, int32_t *result) {
+static bool bpe_pair(const struct merges *m, int32_t left, int32_t right, uint32_t *badness,
+                     int32_t *result) {
   const struct merge_slot *slot = find_merge(m, left, right);
   *badness = slot->rank;
   *result = slot->result;

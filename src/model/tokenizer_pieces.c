@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenizer_pieces.c: the numbered set of byte strings that merging can meet (see tokenizer_internal.h).
+// tokenizer_pieces.c: the numbered set of byte strings that merging can meet (see
+// tokenizer_internal.h).
 //
 //   slots: [hash 32 bits | number + 1] ──> texts[number], tokens[number]
 //
-// Linear probing; a slot with number 0 is empty.  The hash beside the number spares nearly every comparison of
-// texts that differ.
+// Linear probing; a slot with number 0 is empty.  The hash beside the number spares nearly every
+// comparison of texts that differ.
 
 #include <string.h>
 
@@ -18,7 +19,9 @@ struct piece_slot {
   int32_t number_plus_one;
 };
 
-static uint32_t hash_text(struct str text) { return (uint32_t)(hash_bytes(text.data, text.length, 0) >> 32); }
+static uint32_t hash_text(struct str text) {
+  return (uint32_t)(hash_bytes(text.data, text.length, 0) >> 32);
+}
 
 static struct piece_slot *find_slot(const struct pieces *p, struct str text, uint32_t hash) {
   uint32_t mask = p->slot_count - 1;

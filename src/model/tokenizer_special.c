@@ -2,16 +2,17 @@
 //
 // tokenizer_special.c: cuts special tokens out of a text before anything else sees it.
 //
-// User-defined tokens are always cut out, control and unknown ones only with parse_special.  The longest text goes
-// first wherever it stands; what is left over is searched for the next shorter, and so on.  Among equal lengths the
-// leftmost goes first.
+// User-defined tokens are always cut out, control and unknown ones only with parse_special.  The
+// longest text goes first wherever it stands; what is left over is searched for the next shorter,
+// and so on.  Among equal lengths the leftmost goes first.
 //
 //   tokens "<a>b" "x<a>"      text  x<a>b      both are 4 bytes: leftmost   [x<a>] b
 //   tokens "<a>bc" "x<a>"     text  x<a>bc     5 bytes first                x [<a>bc]
 //
-// The tokens are kept sorted by text.  Walking along the text from a position narrows the range of tokens that
-// agree so far, byte by byte; a token whose text ends there stands first in the range.  One pass finds out which
-// lengths occur at all (nearly always none), then each of those takes one pass over the plain spans.
+// The tokens are kept sorted by text.  Walking along the text from a position narrows the range of
+// tokens that agree so far, byte by byte; a token whose text ends there stands first in the range.
+// One pass finds out which lengths occur at all (nearly always none), then each of those takes one
+// pass over the plain spans.
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,8 @@ static int compare_texts(const void *a, const void *b, void *context) {
   int order = memcmp(x.data, y.data, x.length < y.length ? x.length : y.length);
   if (order) return order;
   if (x.length != y.length) return x.length < y.length ? -1 : 1;
-  return left > right ? -1 : 1;  // of equal texts the highest id counts: it comes first and the others are dropped
+  return left > right ? -1 : 1;  // of equal texts the highest id counts: it comes first and the
+                                 // others are dropped
 }
 
 void tokenizer_collect_specials(struct tokenizer *t) {
@@ -56,7 +58,8 @@ void tokenizer_collect_specials(struct tokenizer *t) {
     if (s->first[b] < s->first[b - 1]) s->first[b] = s->first[b - 1];
 }
 
-// The first index in [low, high) whose text has a byte above `limit` at `depth`; all of them agree before that.
+// The first index in [low, high) whose text has a byte above `limit` at `depth`; all of them agree
+// before that.
 static int first_above(const struct tokenizer *t, int low, int high, size_t depth, int limit) {
   while (low < high) {
     int middle = low + (high - low) / 2;
@@ -69,8 +72,8 @@ static int first_above(const struct tokenizer *t, int low, int high, size_t dept
   return low;
 }
 
-// Walks along `text` from its start.  Returns the token of `wanted` bytes that it begins with, or -1; sets
-// lengths_seen[n] for each token of n bytes it begins with (unless NULL).
+// Walks along `text` from its start.  Returns the token of `wanted` bytes that it begins with, or
+// -1; sets lengths_seen[n] for each token of n bytes it begins with (unless NULL).
 static int32_t walk(const struct tokenizer *t, struct str text, bool parse_special, size_t wanted,
                     bool *lengths_seen) {
   const struct specials *s = &t->specials;
@@ -104,7 +107,8 @@ static void cut_span(const struct tokenizer *t, struct str text, bool parse_spec
                      struct spans *out) {
   size_t begin = 0;
   for (size_t at = 0; at + length <= text.length;) {
-    int32_t id = walk(t, (struct str){text.data + at, text.length - at}, parse_special, length, NULL);
+    int32_t id =
+        walk(t, (struct str){text.data + at, text.length - at}, parse_special, length, NULL);
     if (id < 0) {
       at++;
       continue;
@@ -116,7 +120,8 @@ static void cut_span(const struct tokenizer *t, struct str text, bool parse_spec
   add_span(out, (struct str){text.data + begin, text.length - begin}, -1);
 }
 
-static void cut_all_of_length(const struct tokenizer *t, bool parse_special, size_t length, struct spans *spans) {
+static void cut_all_of_length(const struct tokenizer *t, bool parse_special, size_t length,
+                              struct spans *spans) {
   struct spans cut = {0};
   for (size_t i = 0; i < spans->count; i++) {
     if (spans->items[i].id >= 0)
@@ -128,7 +133,8 @@ static void cut_all_of_length(const struct tokenizer *t, bool parse_special, siz
   *spans = cut;
 }
 
-void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special, struct spans *out) {
+void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
+                            struct spans *out) {
   const struct specials *s = &t->specials;
   add_span(out, text, -1);
   if (!(parse_special ? s->count : s->always_count)) return;

@@ -2,10 +2,11 @@
 //
 // tokenizer_spm.c: SentencePiece-BPE, the tokenizer of Llama 1 and 2, Mistral and llama2.c.
 //
-// A space is written "▁" (U+2581) in the vocabulary.  A text gets one more space in front (if the model says so,
-// and again after every special token), is cut into UTF-8 characters, and is merged as a whole by score.  A
-// character that is no token falls back to one "<0xNN>" token a byte.  Characters are cut by their first byte
-// alone, so invalid UTF-8 also lands in byte tokens, nothing is lost.
+// A space is written "▁" (U+2581) in the vocabulary.  A text gets one more space in front (if the
+// model says so, and again after every special token), is cut into UTF-8 characters, and is merged
+// as a whole by score.  A character that is no token falls back to one "<0xNN>" token a byte.
+// Characters are cut by their first byte alone, so invalid UTF-8 also lands in byte tokens, nothing
+// is lost.
 
 #include <math.h>
 #include <string.h>
@@ -57,12 +58,14 @@ static bool crosses_words(struct str text) {
   return false;
 }
 
-bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source, struct error *e) {
+bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
+                         struct error *e) {
   t->scores = memory_new((size_t)t->count * sizeof *t->scores);
   t->words_apart = true;
   for (int32_t id = 0; id < t->count; id++) {
     if (source->scores && !isfinite(source->scores[id]))
-      return error_set(e, ERROR_INPUT, "tokenizer: the score of token %d is not a number; the file is damaged", id);
+      return error_set(e, ERROR_INPUT,
+                       "tokenizer: the score of token %d is not a number; the file is damaged", id);
     if (source->scores) t->scores[id] = source->scores[id];
     tokenizer_set_piece(&t->pieces, t->texts[id], id);
     if (t->texts[id].length > t->longest_piece) t->longest_piece = t->texts[id].length;
@@ -96,8 +99,8 @@ static void finish_word(struct encoding *e, struct str text) {
   e->symbol_count = 0;
 }
 
-// A "▁" behind another character begins a new word where the vocabulary never joins them: the same ids as from
-// merging the whole text, but the candidates stay few.
+// A "▁" behind another character begins a new word where the vocabulary never joins them: the same
+// ids as from merging the whole text, but the candidates stay few.
 void tokenizer_encode_spm(struct encoding *e, struct str text, bool after_special) {
   const struct tokenizer *t = e->tokenizer;
   struct buffer marked = {0};

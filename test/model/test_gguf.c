@@ -106,6 +106,23 @@ static void values_come_back(void **state) {
   buffer_clear(&file);
 }
 
+static void names_are_made_fit_for_people(void **state) {
+  (void)state;
+  char out[8];
+  model_text_copy(STR("a\nb\x7f"), out, sizeof out);
+  assert_string_equal(out, "a?b?");
+  model_text_copy(STR("äöüß"), out, sizeof out);  // two bytes each: three fit
+  assert_string_equal(out, "äöü");
+  model_text_copy(STR("ab\xff"
+                      "cd"),
+                  out, sizeof out);
+  assert_string_equal(out, "ab");
+  assert_string_equal(model_quote(STR("zw\xc3\xb6lf\n")).text, "zw??lf?");
+  char longest[200];
+  memset(longest, 'x', sizeof longest);
+  assert_int_equal(strlen(model_quote((struct str){longest, sizeof longest}).text), 64 + 3);
+}
+
 static void wrong_types_and_ranges_are_named(void **state) {
   (void)state;
   struct gguf_writer w = {0};
@@ -360,6 +377,7 @@ static void other_formats_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
+      cmocka_unit_test(names_are_made_fit_for_people),
       cmocka_unit_test(wrong_types_and_ranges_are_named),
       cmocka_unit_test(a_written_model_is_accepted),
       cmocka_unit_test(cut_at_every_length),

@@ -2,10 +2,11 @@
 //
 // test_template_cases.c: templates rendered with variables give the text that Jinja on Python gave.
 //
-// A case file is a JSON array of {"name", "template", "variables", "now_ms", and "output" or "error"}.  "error"
-// says that Jinja failed; when it is not empty the template raised it itself and the text must be the same.  The
-// files in test/model/template/ were written by test/model/template.test.py with the real jinja2;
-// MOTLEY_TEMPLATE_CASES names one more file, which that script uses for the cases it makes on the spot.
+// A case file is a JSON array of {"name", "template", "variables", "now_ms", and "output" or
+// "error"}.  "error" says that Jinja failed; when it is not empty the template raised it itself and
+// the text must be the same.  The files in test/model/template/ were written by
+// test/model/template.test.py with the real jinja2; MOTLEY_TEMPLATE_CASES names one more file,
+// which that script uses for the cases it makes on the spot.
 
 #include "support/check.h"
 
@@ -29,8 +30,8 @@ static void show_difference(const char *wanted, struct str got) {
               (int)(got.length - from > 120 ? 120 : got.length - from), got.data + from);
 }
 
-static bool matches(const json_t *wanted, const json_t *error, bool rendered, const struct buffer *out,
-                    const struct error *e) {
+static bool matches(const json_t *wanted, const json_t *error, bool rendered,
+                    const struct buffer *out, const struct error *e) {
   if (wanted) {
     struct str text = {json_string_value(wanted), json_string_length(wanted)};
     if (rendered && str_equal(text, buffer_str(out))) return true;
@@ -40,7 +41,8 @@ static bool matches(const json_t *wanted, const json_t *error, bool rendered, co
   }
   const char *raised = json_string_value(error);
   if (!rendered && (!raised[0] || strncmp(raised, e->text, 400) == 0)) return true;
-  print_error("  wanted the error '%s', got %s\n", raised, rendered ? buffer_str(out).data : e->text);
+  print_error("  wanted the error '%s', got %s\n", raised,
+              rendered ? buffer_str(out).data : e->text);
   return false;
 }
 
@@ -51,7 +53,8 @@ static bool check_case(const json_t *c) {
   struct template *t = template_parse(source, &e);
   uint64_t now = (uint64_t)json_integer_value(json_object_get(c, "now_ms"));
   bool rendered = t && template_render(t, json_object_get(c, "variables"), now, &out, &e);
-  bool good = matches(json_object_get(c, "output"), json_object_get(c, "error"), rendered, &out, &e);
+  bool good =
+      matches(json_object_get(c, "output"), json_object_get(c, "error"), rendered, &out, &e);
   good = good && (rendered || (out.length == 0 && e.text[0] && !strchr(e.text, '\n')));
   if (!good) print_error("case '%s'\n", text_at(c, "name"));
   template_free(t);
@@ -88,6 +91,7 @@ static void test_given_cases(void **state) {
 
 int main(void) {
   setenv("TZ", "UTC", 1);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_stored_cases), cmocka_unit_test(test_given_cases)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_stored_cases),
+                                     cmocka_unit_test(test_given_cases)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,17 @@ Needs the environment variable LLAMA_CPP (or --llama): a llama.cpp source folder
 build/bin.  npm's package node-llama-cpp carries that source as a git bundle (llama/gitRelease.bundle): clone it, then
 `cmake -B build -DBUILD_SHARED_LIBS=ON && cmake --build build --target llama`.  Needs Python's `gguf`, too.
 
+    python3 test/oracle/tokenizer.py --golden test/model/golden/tokenizer.txt
+
+writes the file that `make test` compares with where there is no llama.cpp: a small vocabulary, texts, and for each
+pre-tokenizer a hash of the ids that llama.cpp gives each text.
+
 For each vocabulary it compares: every token's bytes and flags; every text of llama.cpp's own MODEL.gguf.inp where
 that lies beside the file (against MODEL.gguf.out, too); and random texts, each with one of the four settings of
 add_special and parse_special.  It prints one line a vocabulary and the first differences, and fails on any.
 """
 import argparse
+import collections
 import os
 import random
 import struct
@@ -63,6 +69,14 @@ class Vocabulary:
                 out.write(struct.pack("<I", len(text)) + text)
 
 
+def add_sizes(writer):
+    """What llama.cpp wants to know of a model even when it only reads the vocabulary."""
+    for add, value in ((writer.add_context_length, 512), (writer.add_embedding_length, 64),
+                       (writer.add_block_count, 5), (writer.add_feed_forward_length, 172),
+                       (writer.add_head_count, 8), (writer.add_layer_norm_rms_eps, 1e-5)):
+        add(value)
+
+
 def gguf_of_llama2c(path, out_path):
     """A GGUF that holds the vocabulary of a llama2.c tokenizer file."""
     data = open(path, "rb").read()
@@ -76,10 +90,7 @@ def gguf_of_llama2c(path, out_path):
         types.append([2, 3, 3][number] if number < 3 else 6 if number < 259 else 1)
         scores.append(score)
     writer = gguf.GGUFWriter(out_path, "llama")
-    for add, value in ((writer.add_context_length, 512), (writer.add_embedding_length, 64),
-                       (writer.add_block_count, 5), (writer.add_feed_forward_length, 172),
-                       (writer.add_head_count, 8), (writer.add_layer_norm_rms_eps, 1e-5)):
-        add(value)
+    add_sizes(writer)
     writer.add_tokenizer_model("llama")
     writer.add_token_list(texts)
     writer.add_token_scores(scores)
@@ -108,6 +119,79 @@ def with_pre(path, pre, out_path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
+
+
+# One name of each row of src/model/tokenizer_rules.c.
+PRE_TOKENIZERS = ("default llama-bpe glm4 smollm gpt-2 qwen2 qwen35 tekken gpt-4o deepseek-llm deepseek-coder "
+                  "deepseek-v3 falcon minicpm5 bailingmoe seed-coder youtu chameleon poro-chat viking laguna").split()
+
+
+def letter(byte):
+    """The character that stands for a byte in the vocabulary of byte-level BPE."""
+    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return chr(byte if byte in itself else 256 + [b for b in range(256) if b not in itself].index(byte))
+
+
+def train(text, count):
+    """The first `count` merges of `text` as one word, so that they cross what pre-tokenizers cut."""
+    parts, merges = [letter(byte) for byte in text], []
+    for _ in range(count):
+        pairs = collections.Counter(zip(parts, parts[1:]))
+        left, right = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append((left, right))
+        joined, i = [], 0
+        while i < len(parts):
+            both = i + 1 < len(parts) and (parts[i], parts[i + 1]) == (left, right)
+            joined.append(left + right if both else parts[i])
+            i += 2 if both else 1
+        parts = joined
+    return merges
+
+
+def bpe_gguf(path, pre, merges):
+    writer = gguf.GGUFWriter(path, "llama")
+    add_sizes(writer)
+    texts = [letter(byte) for byte in range(256)]
+    texts += [left + right for left, right in merges if left + right not in texts]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(texts)
+    writer.add_token_merges([left + " " + right for left, right in merges])
+    writer.add_add_bos_token(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def escape(text):
+    return "".join(chr(b) if 0x20 < b < 0x7F and b != 0x5C else "\\x%02x" % b for b in text)
+
+
+def hash_ids(ids):
+    value = 0x811C9DC5  # FNV-1a
+    for byte in struct.pack("<%di" % len(ids), *ids):
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "%08x" % value
+
+
+def write_golden(theirs, path, folder):
+    maker = Texts(2026, [])
+    spaces = (" ", " ", "", "", "  ", "\n", "    ", "\n\n")
+    words = Texts.WORDS[:30] + ["".join(maker.random.choice("0123456789") for _ in range(n)) for n in range(1, 9)]
+    lesson = "".join(maker.random.choice(spaces) + maker.random.choice(words) for _ in range(5000))
+    merges = train(lesson.encode(), 400)
+    texts = [text for text in (maker.text() for _ in range(1000)) if 8 < len(text) < 140][:100]
+    stream = b"".join(struct.pack("<ii", 0, len(text)) + text for text in texts)
+    with open(path, "w") as out:
+        out.write("# Written by test/oracle/tokenizer.py --golden; read by test/model/test_tokenizer_golden.c.\n")
+        out.writelines("merge %s %s\n" % merge for merge in merges)
+        out.writelines("text %s\n" % escape(text) for text in texts)
+        for pre in PRE_TOKENIZERS:
+            vocabulary = os.path.join(folder, "golden.gguf")
+            bpe_gguf(vocabulary, pre, merges)
+            hashes = [hash_ids(ids) for ids in id_lists(run([theirs, vocabulary, "encode"], stream))]
+            out.write("pre %s\n" % pre)
+            out.writelines("ids %s\n" % " ".join(hashes[i:i + 10]) for i in range(0, len(hashes), 10))
 
 
 class Texts:
@@ -236,13 +320,14 @@ def compare(ours, theirs, path, args, pre, folder):
 
 def main():
     parser = argparse.ArgumentParser(description="compare token ids with llama.cpp's")
-    parser.add_argument("files", nargs="+", help="GGUF files, or a llama2.c tokenizer .bin")
+    parser.add_argument("files", nargs="*", help="GGUF files, or a llama2.c tokenizer .bin")
     parser.add_argument("--llama", default=os.environ.get("LLAMA_CPP"))
     parser.add_argument("--build", default=os.environ.get("MOTLEY_BUILD", "build/asan"))
     parser.add_argument("--texts", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=3, help="differences to show of each vocabulary")
     parser.add_argument("--pre", default="", help="further pre-tokenizers to try each BPE file with, by commas")
+    parser.add_argument("--golden", help="write this file instead of comparing")
     args = parser.parse_args()
     if not args.llama or not os.path.isdir(os.path.join(args.llama, "build", "bin")):
         sys.exit("no llama.cpp: set LLAMA_CPP to a source folder with its libraries in build/bin (see --help)")
@@ -250,10 +335,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         theirs = os.path.join(folder, "tokenize")
         libraries = os.path.join(args.llama, "build", "bin")
-        subprocess.run(["cc", "-O1", "-o", theirs, os.path.join(os.path.dirname(__file__), "tokenize.c"),
+        subprocess.run(["cc", "-O1", "-o", theirs, os.path.join(os.path.dirname(__file__), "llama_tokenize.c"),
                         "-I" + args.llama + "/include", "-I" + args.llama + "/ggml/include", "-L" + libraries,
                         "-Wl,-rpath," + os.path.abspath(libraries), "-lllama", "-lggml", "-lggml-base"], check=True)
-        ours = os.path.join(args.build, "test_model_tokenizer_dump")
+        if args.golden:
+            write_golden(theirs, args.golden, folder)
+        ours = os.path.join(args.build, "motley_tokenize")
         for path in args.files:
             if path.endswith(".bin"):
                 converted = os.path.join(folder, os.path.basename(path) + ".gguf")

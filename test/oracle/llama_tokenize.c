@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tokenize.c: llama.cpp's half of the tokenizer comparison, through its public C interface.  tokenizer.py builds
-// and drives it; requests and answers are those of test/model/test_tokenizer_dump.c.
+// llama_tokenize.c: llama.cpp's half of the tokenizer comparison, through its public C interface.
+// tokenizer.py builds and drives it; requests and answers are those of motley_tokenize.c.
 //
-//   tokenize VOCABULARY.gguf encode < requests > ids
-//   tokenize VOCABULARY.gguf tokens > one record a token
+//   llama_tokenize VOCABULARY.gguf encode < requests > ids
+//   llama_tokenize VOCABULARY.gguf tokens > one record a token
 
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ static void encode_requests(const struct llama_vocab *vocab) {
     if (fread(text, 1, (size_t)head[1], stdin) != (size_t)head[1]) exit(1);
     int32_t room = 4 * head[1] + 16;
     llama_token *ids = malloc((size_t)room * sizeof *ids);
-    int32_t count = llama_tokenize(vocab, text, head[1], ids, room, head[0] & 1, (head[0] & 2) != 0);
+    int32_t count =
+        llama_tokenize(vocab, text, head[1], ids, room, head[0] & 1, (head[0] & 2) != 0);
     if (count < 0) exit(1);
     write_int(count);
     fwrite(ids, sizeof *ids, (size_t)count, stdout);
@@ -41,7 +42,8 @@ static void write_tokens(const struct llama_vocab *vocab) {
   static char piece[1 << 20];
   for (llama_token id = 0; id < llama_vocab_n_tokens(vocab); id++) {
     int32_t length = llama_token_to_piece(vocab, id, piece, sizeof piece, 0, true);
-    write_int(llama_vocab_is_eog(vocab, id) + 2 * ((llama_vocab_get_attr(vocab, id) & special) != 0));
+    write_int(llama_vocab_is_eog(vocab, id) +
+              2 * ((llama_vocab_get_attr(vocab, id) & special) != 0));
     write_int(length);
     fwrite(piece, 1, (size_t)length, stdout);
   }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_tokenizer_dump.c: our half of the comparison with llama.cpp (test/oracle/tokenizer.py drives
-// it and writes its inputs).  Without arguments it is skipped.
+// motley_tokenize.c: our half of the comparison with llama.cpp; tokenizer.py drives it and writes
+// its inputs.
 //
-//   test_model_tokenizer_dump VOCABULARY encode  < requests > ids
-//   test_model_tokenizer_dump VOCABULARY tokens  > one record a token
+//   motley_tokenize VOCABULARY encode  < requests > ids
+//   motley_tokenize VOCABULARY tokens  > one record a token
 //
 // All numbers are 32 bits, little-endian.
 //   VOCABULARY  kind, count, merges, bos, eos, eot, unknown, add_bos, add_eos, add_space_prefix;
-//   pre-tokenizer's name;
-//               count texts; count scores (float); count types; merges texts.  A text is its length
-//               and its bytes.
+//               name of the pre-tokenizer; count texts; count scores (float); count types;
+//               merges texts.  A text is its length and its bytes.
 //   request     1 = add_special + 2 = parse_special; text
 //   ids         how many; the ids
 //   token       1 = ends a generation + 2 = special; bytes
@@ -99,7 +98,7 @@ static void write_tokens(const struct tokenizer *t) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 3) return 77;
+  if (argc != 3) return 2;
   struct error e = {0};
   struct file_map file = {0};
   struct tokenizer *t = NULL;
