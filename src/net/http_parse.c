@@ -91,6 +91,8 @@ static bool next_line(struct str head, size_t *at, struct str *line) {
   return true;
 }
 
+// Counts the headers of that name, so that callers can refuse doubles; *first is "" when there is
+// none.
 static int find_header(const struct net_parser *p, const char *name, struct str *first) {
   struct str head = buffer_str(&p->head), line, value, wanted = str_of(name);
   size_t at = 0;
@@ -121,6 +123,7 @@ static int hex_value(char c) {
   return -1;
 }
 
+// "%4" and "%zz" are mistakes, not text: what one reader lets through the next may decode.
 static bool add_decoded(struct buffer *out, struct str s) {
   for (size_t i = 0; i < s.length; i++) {
     char c = s.data[i];
@@ -219,6 +222,8 @@ static bool check_body_headers(struct net_parser *p) {
   return p->state != PARSER_FAILED;
 }
 
+// The head as a whole: version, host, expectation, body, path, in that order, so that the first
+// thing wrong is the one reported.
 static int on_headers_complete(llhttp_t *llhttp) {
   struct net_parser *p = llhttp->data;
   p->http10 = llhttp->http_major == 1 && llhttp->http_minor == 0;
@@ -280,6 +285,8 @@ static size_t execute(struct net_parser *p, const char *data, size_t length) {
 
 // ---- the head, line by line
 
+// What is wrong with a line ending in LF, or NULL.  These are the bytes on which two HTTP readers
+// may disagree about where a header or a request ends.
 static const char *line_fault(struct str line) {
   if (line.length < 2 || line.data[line.length - 2] != '\r') return "a line ends in LF without CR";
   if (line.data[0] == ' ' || line.data[0] == '\t')
@@ -336,6 +343,7 @@ static void check_first_byte(struct net_parser *p, char c) {
     refuse_bad(p, "the request line does not begin with a known method");
 }
 
+// One line at most, so that everything after the head stays untouched for the body.
 static size_t feed_head(struct net_parser *p, const char *data, size_t length) {
   const char *newline = memchr(data, '\n', length);
   size_t taken = newline ? (size_t)(newline - data) + 1 : length;
@@ -348,6 +356,8 @@ static size_t feed_head(struct net_parser *p, const char *data, size_t length) {
   return taken;
 }
 
+// Chunk extensions and trailers are skipped, not stored, but a client could send them for ever;
+// they may only be a small multiple of the body.
 static size_t feed_body(struct net_parser *p, const char *data, size_t length) {
   size_t taken = execute(p, data, length);
   p->wants_continue = false;
@@ -358,6 +368,7 @@ static size_t feed_body(struct net_parser *p, const char *data, size_t length) {
   return taken;
 }
 
+// The head may end within `data` and the body begin there.
 size_t net_parser_feed(struct net_parser *p, const char *data, size_t length) {
   size_t taken = 0;
   while (taken < length && p->state == PARSER_HEAD)

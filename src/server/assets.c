@@ -41,6 +41,8 @@ static bool has_weight(struct str parameters) {
   return true;
 }
 
+// The first mention decides; the plain bytes are acceptable unless nothing else was wanted, which
+// no browser says.
 static bool accepts(struct str accepted, const char *encoding) {
   struct str name = str_of(encoding);
   while (accepted.length) {
@@ -55,6 +57,7 @@ static bool accepts(struct str accepted, const char *encoding) {
   return name.length == 0;
 }
 
+// A dozen entries: a walk over them is quicker than anything that would have to be built.
 static const struct server_asset *find_asset(struct str path, struct str accepted) {
   static const char *const preferred[] = {"br", "gzip", ""};
   for (size_t p = 0; p < COUNT_OF(preferred); p++) {
@@ -67,6 +70,7 @@ static const struct server_asset *find_asset(struct str path, struct str accepte
   return NULL;
 }
 
+// Weak and strong tags compare alike here (RFC 9110, 13.1.2).
 static bool is_known_to_client(struct str tags, const char *etag) {
   while (tags.length) {
     struct str tag = next_item(&tags);
@@ -76,6 +80,7 @@ static bool is_known_to_client(struct str tags, const char *etag) {
   return false;
 }
 
+// A 304 carries the same headers, so that a cache can refresh what it holds.
 static void write_headers(const struct server_asset *a, bool hashed, struct buffer *out) {
   buffer_print(out, "Content-Type: %s\r\nETag: %s\r\nVary: Accept-Encoding\r\n", a->content_type,
                a->etag);
@@ -85,6 +90,7 @@ static void write_headers(const struct server_asset *a, bool hashed, struct buff
   buffer_add_text(out, security_headers);
 }
 
+// The path is only ever compared with the table: there is no file system behind it.
 void server_assets_answer(struct server *s, struct net_exchange *x, enum server_route route) {
   struct str path = net_http_path(x);
   const struct server_asset *a = find_asset(path, net_http_header(x, "accept-encoding"));

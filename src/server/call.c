@@ -15,12 +15,14 @@
 //
 // signalled keeps at most one look per call on its way, however fast tokens come.
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "server/internal.h"
 
 // ---- slots
 
+// The list is as long as there were calls at the same time at most, so a walk is short.
 static struct server_call *call_take(struct server *s) {
   struct server_call *c = s->calls;
   while (c && c->exchange) c = c->next;
@@ -34,6 +36,7 @@ static struct server_call *call_take(struct server *s) {
   return c;
 }
 
+// Freeing a stream that still runs cancels it.
 static void drop_answers(struct server_call *c) {
   for (int i = 0; i < c->count; i++) {
     engine_stream_free(c->streams[i]);
@@ -48,12 +51,14 @@ static void drop_answers(struct server_call *c) {
 
 void server_call_closed(struct server_call *c, bool gone) {
   (void)gone;  // both ways every stream that is left is of no use to anybody
+  assert(c->exchange && c->server->open_calls > 0);
   drop_answers(c);
   api_request_clear(&c->request);
   c->exchange = NULL;
   c->server->open_calls--;
 }
 
+// After the loop and the engine have gone: nobody looks at a call any more.
 void server_calls_free(struct server *s) {
   while (s->calls) {
     struct server_call *c = s->calls;
@@ -77,9 +82,11 @@ static void notify(void *context) {
   if (!atomic_exchange(&c->signalled, true)) net_loop_post(c->server->loop, look, c);
 }
 
+// Every choice has ended well.
 static void finish(struct server_call *c) {
   struct server *s = c->server;
   struct buffer *out = &s->scratch;
+  assert(c->exchange && c->unfinished == 0);
   out->length = 0;
   if (c->request.stream) {
     int generated = 0;
@@ -98,6 +105,7 @@ static bool is_failure(const struct engine_event *event) {
          (event->finish == FINISH_ERROR || event->finish == FINISH_CANCELLED);
 }
 
+// One failed choice fails the whole answer: half of what was asked for would look like all of it.
 static void fail_with_event(struct server_call *c, const struct engine_event *event) {
   struct api_error e;
   if (event->finish == FINISH_ERROR)
@@ -121,7 +129,7 @@ static void end_choice(struct server_call *c, int index, const struct engine_eve
 static void begin_stream(struct server_call *c) {
   if (c->begun) return;
   c->begun = true;
-  server_metrics_response(&c->server->metrics, c->route, 200);
+  server_note_response(c->server, c->exchange, c->route, 200);
   net_http_begin(c->exchange, 200,
                  "Content-Type: text/event-stream; charset=utf-8\r\n"
                  "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
@@ -131,6 +139,7 @@ static void begin_stream(struct server_call *c) {
 static bool pass_on(struct server_call *c, int index, const struct engine_event *event) {
   struct buffer *out = &c->server->scratch;
   struct api_choice *choice = &c->choices[index];
+  assert(c->streams[index] && !choice->finished);
   if (is_failure(event)) return fail_with_event(c, event), false;
   if (c->request.stream) {
     begin_stream(c);
@@ -145,6 +154,7 @@ static bool pass_on(struct server_call *c, int index, const struct engine_event 
   return !end && !c->blocked;
 }
 
+// Spurious calls are fine: there is then nothing to read.
 void server_call_pump(struct server_call *c) {
   struct engine_event event;
   if (!c->exchange || c->unfinished == 0) return;
@@ -155,6 +165,7 @@ void server_call_pump(struct server_call *c) {
   if (c->unfinished == 0 && c->count > 0) finish(c);
 }
 
+// Also frees the choices that were still running.
 void server_call_fail(struct server_call *c, const struct api_error *e) {
   struct server *s = c->server;
   drop_answers(c);
@@ -200,6 +211,7 @@ static bool submit(struct server_call *c, const struct server_model *m, int inde
   return c->streams[index] || submit_error(&why, e);
 }
 
+// The prompt is encoded once for its n answers; the engine finds their common pages itself.
 static bool submit_prompt(struct server_call *c, const struct server_model *m, int prompt,
                           struct api_error *e) {
   struct token_list ids = {0};
@@ -211,6 +223,8 @@ static bool submit_prompt(struct server_call *c, const struct server_model *m, i
   return done;
 }
 
+// Without a seed every request gets one from the world, so that it is still reproducible from the
+// log of a simulation.
 static void describe_response(struct server_call *c, const struct server_model *m) {
   struct server *s = c->server;
   const struct world *w = s->world;
@@ -223,6 +237,7 @@ static void describe_response(struct server_call *c, const struct server_model *
   if (!c->request.seed_given) c->request.sampling.seed = w->random(w->context);
 }
 
+// On failure what was submitted already is dropped by server_call_fail.
 static bool start(struct server_call *c, const struct server_model *m, struct api_error *e) {
   bool chat = c->route == ROUTE_CHAT;
   int vocabulary = model_config(m->model)->vocabulary;
@@ -238,6 +253,8 @@ static bool start(struct server_call *c, const struct server_model *m, struct ap
   return true;
 }
 
+// The call is tied to its exchange before anything can fail, so that `closed` finds it in every
+// case.
 void server_call_start(struct server *s, struct net_exchange *x, enum server_route route) {
   struct api_error e;
   struct server_call *c = call_take(s);

@@ -33,6 +33,9 @@ const char *server_route_name(enum server_route route);  // "/v1/chat/completion
 // A request has arrived (net_http_handler.request).
 void server_route_request(struct server *s, struct net_exchange *x);
 
+// Counts a response whose head goes out now, and logs it for whoever looks closely.
+void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
+                          int status);
 // Answers and counts.  headers as in net.h.
 void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
                    const char *headers, struct str body);
@@ -48,8 +51,9 @@ struct server_model {  // immutable once attached
   struct engine *engine;
   struct template *template;  // NULL: the file's own cannot be used, and template_error says why
   struct error template_error;
-  int context;          // longest sequence the engine takes
-  uint64_t attached_s;  // wall time
+  int context;           // longest sequence the engine takes
+  size_t longest_token;  // bytes of the longest; a text of L bytes has at least L / this tokens
+  uint64_t attached_s;   // wall time
 };
 struct server_model *server_model_new(struct model *model, struct engine *engine, uint64_t wall_ms);
 void server_model_free(struct server_model *m);

@@ -42,6 +42,7 @@ static void write_header(struct buffer *out, const char *name, const char *type,
   buffer_print(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+// Prometheus wants the buckets summed up: each counts everything up to its bound.
 static void write_histogram(struct buffer *out, const char *name, const char *help,
                             const struct server_histogram *h) {
   uint64_t total = 0;
@@ -55,6 +56,7 @@ static void write_histogram(struct buffer *out, const char *name, const char *he
   buffer_print(out, "%s_sum %.9g\n%s_count %llu\n", name, h->sum, name, (unsigned long long)total);
 }
 
+// Pairs that never occurred are left out: most of them cannot.
 static void write_responses(struct buffer *out, const struct server_metrics *m) {
   write_header(out, "motley_http_responses_total", "counter", "Responses by route and status.");
   for (int route = 0; route < ROUTE_COUNT; route++)
@@ -65,6 +67,8 @@ static void write_responses(struct buffer *out, const struct server_metrics *m) 
                      (unsigned long long)m->responses[route][i]);
 }
 
+// One row per metric.  Before a model is there the engine's figures are zero, not absent, so that
+// dashboards see a new process start from nothing.
 static void write_values(struct server *s, struct buffer *out) {
   const struct server_model *m = atomic_load(&s->model);
   struct engine_stats e = {0};
@@ -110,6 +114,7 @@ static void write_values(struct server *s, struct buffer *out) {
   }
 }
 
+// Histograms last: they are the long part.
 void server_metrics_write(struct server *s, struct buffer *out) {
   write_header(out, "motley_build_info", "gauge", "The version, as a label.");
   buffer_add_text(out, "motley_build_info{version=\"" MOTLEY_VERSION "\"} 1\n");

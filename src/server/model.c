@@ -19,6 +19,16 @@ static const char fallback_template[] =
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
+static size_t longest_token(const struct tokenizer *t) {
+  size_t longest = 1;
+  for (int id = 0; id < tokenizer_count(t); id++) {
+    size_t length = tokenizer_bytes(t, id).length;
+    if (length > longest) longest = length;
+  }
+  return longest;
+}
+
+// A template that cannot be parsed does not keep the model from serving: completions need none.
 struct server_model *server_model_new(struct model *model, struct engine *engine,
                                       uint64_t wall_ms) {
   struct server_model *m = memory_new(sizeof *m);
@@ -27,6 +37,7 @@ struct server_model *server_model_new(struct model *model, struct engine *engine
   m->engine = engine;
   m->context = engine_context(engine);
   m->attached_s = wall_ms / 1000;
+  m->longest_token = longest_token(model_tokenizer(model));
   if (source.length == 0) {
     log_line(LOG_WARNING, "the model has no chat template; chat uses the ChatML form");
     source = STR(fallback_template);
@@ -48,6 +59,8 @@ static struct str token_text(const struct tokenizer *t, int32_t id) {
   return id < 0 ? STR("") : tokenizer_bytes(t, id);
 }
 
+// Whatever goes wrong in a template is about these messages and this template: the client's to
+// know.
 static bool render(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                    struct buffer *out, struct api_error *e) {
   const struct tokenizer *t = model_tokenizer(m->model);
@@ -66,6 +79,23 @@ static bool render(const struct server_model *m, const struct api_request *r, ui
   return done;
 }
 
+static bool refuse_length(const struct server_model *m, const char *how_many, size_t tokens,
+                          const char *param, struct api_error *e) {
+  return api_error_set(e, 400, "invalid_request_error", "context_length_exceeded", param,
+                       "the prompt has %s%zu tokens, but this model's context is %d and one token "
+                       "of it is needed for the answer; shorten the prompt",
+                       how_many, tokens, m->context);
+}
+
+// Tokenising happens on the loop's thread and takes time in proportion to the text, so a text that
+// cannot fit however it is cut is not tokenised at all.
+static bool check_size(const struct server_model *m, struct str text, const char *param,
+                       struct api_error *e) {
+  size_t least = text.length / m->longest_token;
+  return least < (size_t)m->context || refuse_length(m, "at least ", least, param, e);
+}
+
+// A rendered conversation too long for any choice of tokens is refused before it is tokenised.
 static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                         struct token_list *out, struct api_error *e) {
   const struct tokenizer *t = model_tokenizer(m->model);
@@ -73,24 +103,23 @@ static bool encode_chat(const struct server_model *m, const struct api_request *
   bool done = render(m, r, wall_ms, &text, e);
   struct str bos = token_text(t, tokenizer_bos(t));
   bool has_bos = bos.length && str_starts(buffer_str(&text), bos);
+  done = done && check_size(m, buffer_str(&text), "messages", e);
   if (done) tokenizer_encode(t, buffer_str(&text), !has_bos, true, out);
   buffer_clear(&text);
   return done;
 }
 
+// Said here rather than left to the engine, since OpenAI's clients know this code and some shorten
+// and retry.
 static bool check_length(const struct server_model *m, const struct token_list *ids,
                          const char *param, struct api_error *e) {
   if (ids->count == 0)
     return api_error_set(e, 400, "invalid_request_error", "", param,
                          "the prompt is empty: there is no token to continue");
-  if (ids->count < (size_t)m->context) return true;
-  return api_error_set(
-      e, 400, "invalid_request_error", "context_length_exceeded", param,
-      "the prompt has %zu tokens, but this model's context is %d and one token of it is "
-      "needed for the answer; shorten the prompt",
-      ids->count, m->context);
+  return ids->count < (size_t)m->context || refuse_length(m, "", ids->count, param, e);
 }
 
+// What users type into a completion never becomes a control token.
 bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
                          uint64_t wall_ms, struct token_list *out, struct api_error *e) {
   if (r->chat) return encode_chat(m, r, wall_ms, out, e) && check_length(m, out, "messages", e);
@@ -99,6 +128,7 @@ bool server_model_encode(const struct server_model *m, const struct api_request 
       token_list_add(out, r->prompt_ids[index].ids[i]);
   } else {
     struct str text = buffer_str(&r->prompts[index]);
+    if (!check_size(m, text, "prompt", e)) return false;
     tokenizer_encode(model_tokenizer(m->model), text, true, false, out);
   }
   return check_length(m, out, "prompt", e);

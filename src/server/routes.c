@@ -19,9 +19,18 @@
 
 // ---- answering
 
+void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
+                          int status) {
+  struct str method = net_http_method(x), path = net_http_path(x), peer = net_http_peer(x);
+  server_metrics_response(&s->metrics, route, status);
+  log_line(LOG_DEBUG, "%.*s %.*s from %.*s: %d", (int)method.length, method.data,
+           (int)(path.length < 200 ? path.length : 200), path.data, (int)peer.length, peer.data,
+           status);
+}
+
 void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
                    const char *headers, struct str body) {
-  server_metrics_response(&s->metrics, route, status);
+  server_note_response(s, x, route, status);
   net_http_respond(x, status, headers, body);
 }
 
@@ -31,6 +40,7 @@ void server_answer_json(struct server *s, struct net_exchange *x, enum server_ro
                 "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n", body);
 }
 
+// The header that tells a client what it may do about the status goes along.
 void server_answer_error(struct server *s, struct net_exchange *x, enum server_route route,
                          const struct api_error *e) {
   const char *more = "";
@@ -48,6 +58,7 @@ void server_answer_error(struct server *s, struct net_exchange *x, enum server_r
 
 // ---- the checks
 
+// "[::1]:80" has colons of its own.
 static struct str without_port(struct str host) {
   bool bracket = host.length && host.data[0] == '[';
   for (size_t i = host.length; i-- > 0;) {
@@ -62,6 +73,7 @@ static bool same_name(struct str a, const char *b) {
   return a.length == other.length && strncasecmp(a.data, b, a.length) == 0;
 }
 
+// Without a Host header (HTTP/1.0) there is no browser, and no page that could have tricked it.
 static bool check_host(const struct server *s, const struct net_exchange *x, struct api_error *e) {
   struct str host = net_http_header(x, "host"), name = without_port(host);
   static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -89,6 +101,7 @@ static bool check_origin(const struct net_exchange *x, struct api_error *e) {
                        "requests from web pages of other origins are refused");
 }
 
+// Every byte given is compared, whatever the ones before it said.
 static bool check_key(const struct server *s, const struct net_exchange *x, struct api_error *e) {
   if (!s->api_key) return true;
   struct str given = net_http_header(x, "authorization"), key = str_of(s->api_key);
@@ -147,6 +160,7 @@ static void answer_models(struct server *s, struct net_exchange *x) {
   buffer_clear(&text);
 }
 
+// Names may contain slashes, so everything behind the prefix is the name.
 static void answer_model(struct server *s, struct net_exchange *x) {
   const struct server_model *m = atomic_load(&s->model);
   struct str path = net_http_path(x), prefix = str_of(server_route_name(ROUTE_MODEL));
@@ -215,6 +229,7 @@ static bool allows(const struct route *r, struct str method) {
   return str_equal(method, str_of(r->method)) || (get && str_equal(method, STR("HEAD")));
 }
 
+// OPTIONS asks exactly what a refusal has to tell anyway: which methods there are.
 static void refuse_method(struct server *s, struct net_exchange *x, enum server_route route) {
   bool get = str_equal(str_of(routes[route].method), STR("GET"));
   const char *allowed = get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
@@ -245,6 +260,7 @@ static bool pass_checks(const struct server *s, const struct net_exchange *x, in
   return !(flags & NEEDS_MODEL) || check_model(s, e);
 }
 
+// Host first: a page that came under a foreign name learns nothing, not even what exists.
 void server_route_request(struct server *s, struct net_exchange *x) {
   struct api_error e;
   struct str path = net_http_path(x);

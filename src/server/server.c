@@ -40,6 +40,7 @@ static void on_drained(void *context, struct net_exchange *x) {
   server_call_pump(c);
 }
 
+// The last open call of a draining server ends the loop.
 static void on_closed(void *context, struct net_exchange *x, bool gone) {
   struct server *s = context;
   struct server_call *c = net_http_data(x);
@@ -63,6 +64,7 @@ static bool is_loopback(const char *address) {
 
 static void grace_over(void *context);
 
+// A failure half way is undone by server_free, which takes what is there.
 struct server *server_new(const struct server_options *options, struct error *e) {
   struct server *s = memory_new(sizeof *s);
   s->world = options->world ? options->world : world_real();
@@ -136,6 +138,7 @@ bool server_run(struct server *s, struct error *e) {
   return done;
 }
 
+// The loop goes before the calls: posted looks at them are dropped with it.
 void server_free(struct server *s) {
   if (!s) return;
   net_http_close(s->listener);

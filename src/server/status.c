@@ -10,6 +10,7 @@
 
 #include "server/internal.h"
 
+// context is what the engine takes, which may be less than the model was trained for.
 static json_t *describe_model(const struct server *s, const struct server_model *m) {
   if (!m) return json_null();
   const struct model_config *c = model_config(m->model);
@@ -29,6 +30,7 @@ static void name_isa(const struct probe_cpu *c, char *out, size_t size) {
     snprintf(out, size, "%s", c->avx2 && c->fma ? "AVX2 FMA" : c->architecture);
 }
 
+// load_percent is since the last request for it: the page asks every second or two.
 static json_t *describe_processor(struct server *s) {
   char isa[32];
   double machine = 0, process = 0;
@@ -45,6 +47,7 @@ static json_t *describe_memory(void) {
                    (json_int_t)m.available, "resident", (json_int_t)m.resident);
 }
 
+// Read under the engine's lock, all at one moment.
 static json_t *describe_engine(const struct server_model *m) {
   struct engine_stats e;
   if (!m) return json_null();
@@ -61,6 +64,7 @@ static int add_text(const char *text, size_t length, void *out) {
   return 0;
 }
 
+// Parts that fail to encode become null rather than taking the rest with them.
 void server_status_write(struct server *s, struct buffer *out) {
   const struct server_model *m = atomic_load(&s->model);
   json_t *status =
