@@ -29,19 +29,28 @@ static const uint16_t *page_of(const struct kv_view *v, int position) {
 TILE void scores_tile(const uint16_t *const *page, int width, const float *q, int queries,
                       int head_dim, float *scores) {
   __m512 sums[QUERY_TILE][PAGES_MAX];
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-      _mm512_setzero_ps();
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++) sums[i][w] = _mm512_setzero_ps();
+  }
   for (int d = 0; d < head_dim; d++) {
     __m512 keys[PAGES_MAX];
-    UNROLL for (int w = 0; w < width; w++) keys[w] = load_f16(page[w] + d * KERNEL_PAGE_TOKENS);
-    UNROLL for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++) keys[w] = load_f16(page[w] + d * KERNEL_PAGE_TOKENS);
+    UNROLL
+    for (int i = 0; i < queries; i++) {
       __m512 factor = _mm512_set1_ps(q[i * QUERY_STRIDE + d]);
-      UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-          _mm512_fmadd_ps(keys[w], factor, sums[i][w]);
+      UNROLL
+      for (int w = 0; w < width; w++) sums[i][w] = _mm512_fmadd_ps(keys[w], factor, sums[i][w]);
     }
   }
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++)
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
       _mm512_storeu_ps(scores + i * SEGMENT_TOKENS + w * KERNEL_PAGE_TOKENS, sums[i][w]);
+  }
 }
 
 // All pages of `keys` keys for a constant number of queries; what is left over goes page by page.
@@ -92,24 +101,35 @@ TILE void values_tile(const struct values_job *j, int queries, int begin, int wi
   __m512 sums[QUERY_TILE][PAGES_MAX];
   __mmask16 lanes[PAGES_MAX];
   float *out = j->out + begin;
-  UNROLL for (int w = 0; w < width; w++) lanes[w] = first_lanes(head_dim - begin - w * STRIP);
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-      _mm512_maskz_loadu_ps(j->add ? lanes[w] : 0, out + i * head_dim + w * STRIP);
+  UNROLL
+  for (int w = 0; w < width; w++) lanes[w] = first_lanes(head_dim - begin - w * STRIP);
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
+      sums[i][w] = _mm512_maskz_loadu_ps(j->add ? lanes[w] : 0, out + i * head_dim + w * STRIP);
+  }
   for (int key = j->from; key < j->to; key++) {
     int position = j->first + key;
     const uint16_t *row =
         page_of(j->v, position) + position % KERNEL_PAGE_TOKENS * head_dim + begin;
     __m512 values[PAGES_MAX];
-    UNROLL for (int w = 0; w < width; w++) values[w] =
-        _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes[w], row + w * STRIP));
-    UNROLL for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
+      values[w] = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes[w], row + w * STRIP));
+    UNROLL
+    for (int i = 0; i < queries; i++) {
       __m512 factor = _mm512_set1_ps(j->p[i * SEGMENT_TOKENS + key]);
-      UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-          _mm512_fmadd_ps(values[w], factor, sums[i][w]);
+      UNROLL
+      for (int w = 0; w < width; w++) sums[i][w] = _mm512_fmadd_ps(values[w], factor, sums[i][w]);
     }
   }
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++)
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
       _mm512_mask_storeu_ps(out + i * head_dim + w * STRIP, lanes[w], sums[i][w]);
+  }
 }
 
 TILE void values_run(const struct values_job *j, int queries, int width) {

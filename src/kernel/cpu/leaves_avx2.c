@@ -7,7 +7,7 @@
 
 const struct kernel_leaves kernel_leaves_avx2 = {
     .isa = KERNEL_ISA_AVX2,
-    .few_tokens = 3,
+    .few_tokens = 12,
     .convert = {NULL, kernel_avx2_convert_f16, kernel_avx2_convert_bf16, kernel_avx2_convert_q8},
     .few = {kernel_avx2_few_f32, kernel_avx2_few_f16, kernel_avx2_few_bf16, kernel_avx2_few_q4_0,
             kernel_avx2_few_q4_1, kernel_avx2_few_q8_0},
