@@ -293,6 +293,13 @@ static void percent_hole(struct render *r, struct percent *p, struct str *s) {
     percent_value(r, &spec, named ? v : next_value(r, p));
 }
 
+// What Python takes for a mapping: %(name)s could have picked from it, so nobody asks what was
+// used.
+static bool may_stay_unused(struct value v) {
+  return v.kind == VALUE_DICT || v.kind == VALUE_LIST || v.kind == VALUE_RANGE ||
+         v.kind == VALUE_UNDEFINED;
+}
+
 struct value template_format_percent(struct render *r, struct value text, struct value values) {
   struct percent p = {.values = values};
   struct str s = text.text;
@@ -306,9 +313,8 @@ struct value template_format_percent(struct render *r, struct value text, struct
     take(&s);
     percent_hole(r, &p, &s);
   }
-  bool all = values.kind == VALUE_TUPLE
-                 ? p.next == values.list->count
-                 : p.single_used || values.kind == VALUE_DICT || values.kind == VALUE_LIST;
+  bool all = values.kind == VALUE_TUPLE ? p.next == values.list->count
+                                        : p.single_used || may_stay_unused(values);
   if (!all) return template_fail(r, ERROR_INPUT, "a format has fewer holes than values");
   return template_take(r, mark);
 }

@@ -209,6 +209,7 @@ static struct dict gather(struct render *r, const struct arguments *a, const cha
   struct value item;
   if (a->count > 1) template_fail(r, ERROR_INPUT, "%s() takes one dict and named values", what);
   struct value first = a->count ? a->values[0] : value_absent();
+  if (first.kind == VALUE_UNDEFINED) template_use_undefined(r, first);
   if (first.kind == VALUE_DICT)
     first = (struct value){.kind = VALUE_VIEW, .of = VIEW_ITEMS, .dict = first.dict};
   if (value_given(first) && template_iterate(r, first, &it)) {

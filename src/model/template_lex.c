@@ -417,7 +417,7 @@ static bool lex_tag(struct lexer *l, struct str text) {
   char before, after;
   uint32_t line = l->line;
   size_t raw = kind == '%' ? word_tag_length(l, "raw", &before, &after) : 0;
-  if (raw) {
+  if (raw && after != '+') {                              // Jinja has no {% raw +%}
     finish_tag(l, raw, after == '-' ? '-' : '+', false);  // no newline is removed behind {% raw %}
     return lex_raw(l, line);
   }

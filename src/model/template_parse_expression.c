@@ -450,17 +450,26 @@ static struct node *parse_postfix(struct parser *p, struct node *node) {
   return node;
 }
 
-// The name of a filter or test, its line, and what the table knows of it.
+// The name of a filter or test.  The grammar allows dots in it, though no filter has one.
+static struct str parse_function_name(struct parser *p) {
+  struct str name = template_peek(p)->text;
+  template_expect(p, TOKEN_NAME);
+  while (template_skip(p, TOKEN_DOT)) {
+    struct str part = template_peek(p)->text;
+    if (template_expect(p, TOKEN_NAME)) name.length = (size_t)(part.data + part.length - name.data);
+  }
+  return name;
+}
+
+// A filter or test of `subject`, up to its arguments, and what the table knows of it.
 static struct node *function_node(struct parser *p, enum node_kind kind, struct node *subject,
                                   const struct builtin *(*find)(struct str name)) {
-  const struct token *name = template_peek(p);
-  struct node *node = template_node(p, kind, name->line);
+  struct node *node = template_node(p, kind, template_peek(p)->line);
   node->call.callee = subject;
-  node->call.name = name->text;
-  node->call.builtin = find(name->text);
+  node->call.name = parse_function_name(p);
+  node->call.builtin = find(node->call.name);
   template_node_above(p, node, subject);
-  if (template_expect(p, TOKEN_NAME) && !node->call.builtin && !p->conditional && !p->unknown)
-    p->unknown = node;
+  if (!p->failed && !node->call.builtin && !p->conditional && !p->unknown) p->unknown = node;
   return node;
 }
 

@@ -26,6 +26,7 @@ except ImportError:
     sys.exit(77)
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import template_random  # noqa: E402
 from template_cases import CHATS, CONVERSATIONS, SNIPPETS, VARIABLES  # noqa: E402
 
 NOW_MS = 1_764_500_000_123
@@ -111,6 +112,9 @@ def main():
         store(snippets, "snippets")
         store(chats, "chats")
     good = run(snippets, "snippets") and run(chats, "chats")
+    count, seed = int(os.environ.get("MOTLEY_TEMPLATE_RANDOM", "1000")), int(os.environ.get("MOTLEY_TEMPLATE_SEED", "1"))
+    sources = template_random.expressions(count, seed) + template_random.programs(count, seed)
+    good = run([expect(source, source, VARIABLES) for source in sources], f"random, seed {seed}") and good
     folder = os.environ.get("MOTLEY_TEMPLATE_FOLDER")
     if folder:
         found = []
