@@ -198,19 +198,11 @@ bool api_read_tools(struct api_reader *r) {
 
 // ---- what a template sees
 
-static json_t *text_or_empty(struct str text) {
-  json_t *string = json_stringn(text.data, text.length);
-  return string ? string
-                : json_string("");  // a token that is not UTF-8 has no name a template could write
-}
-
 // tools is null rather than absent: templates ask both "is defined" and "is not none".
-json_t *api_template_variables(const struct api_request *r, struct str bos, struct str eos) {
+json_t *api_template_variables(const struct api_request *r) {
   json_t *variables = json_object();
   json_object_set(variables, "messages", r->messages);
   json_object_set_new(variables, "tools", r->tools ? json_incref(r->tools) : json_null());
   json_object_set_new(variables, "add_generation_prompt", json_true());
-  json_object_set_new(variables, "bos_token", text_or_empty(bos));
-  json_object_set_new(variables, "eos_token", text_or_empty(eos));
   return variables;
 }

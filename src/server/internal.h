@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "api/api.h"
-#include "model/template.h"
+#include "model/chat.h"
 #include "net/net.h"
 #include "probe/probe.h"
 #include "server/server.h"
@@ -49,8 +49,8 @@ void server_answer_error(struct server *s, struct net_exchange *x, enum server_r
 struct server_model {  // immutable once attached
   struct model *model;
   struct engine *engine;
-  struct template *template;  // NULL: the file's own cannot be used, and template_error says why
-  struct error template_error;
+  struct chat *chat;  // NULL: the file's template cannot be used, and chat_error says why
+  struct error chat_error;
   int context;           // longest sequence the engine takes
   size_t longest_token;  // bytes of the longest; a text of L bytes has at least L / this tokens
   uint64_t attached_s;   // wall time

@@ -5,19 +5,8 @@
 //
 //   chat          messages ──template──▶ text ──tokenizer, special tokens known──▶ ids
 //   completions   text ──tokenizer, special tokens are plain text──▶ ids, or ids as given
-//
-// A template writes the begin-of-text token itself or leaves it to the tokenizer; two of them would
-// be a different prompt, so the tokenizer adds it only where the rendered text does not begin with
-// it.
 
 #include "server/internal.h"
-
-// For models whose file has no template: the form most instruct models were trained on.
-static const char fallback_template[] =
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 static size_t longest_token(const struct tokenizer *t) {
   size_t longest = 1;
@@ -32,46 +21,35 @@ static size_t longest_token(const struct tokenizer *t) {
 struct server_model *server_model_new(struct model *model, struct engine *engine,
                                       uint64_t wall_ms) {
   struct server_model *m = memory_new(sizeof *m);
-  struct str source = model_chat_template(model);
   m->model = model;
   m->engine = engine;
   m->context = engine_context(engine);
   m->attached_s = wall_ms / 1000;
   m->longest_token = longest_token(model_tokenizer(model));
-  if (source.length == 0) {
+  m->chat = chat_new(model, &m->chat_error);
+  if (!m->chat)
+    log_line(LOG_WARNING, "chat is refused, completions work: %s", m->chat_error.text);
+  else if (chat_is_fallback(m->chat))
     log_line(LOG_WARNING, "the model has no chat template; chat uses the ChatML form");
-    source = STR(fallback_template);
-  }
-  m->template = template_parse(source, &m->template_error);
-  if (!m->template)
-    log_line(LOG_WARNING, "chat is refused, completions work: the model's chat template: %s",
-             m->template_error.text);
   return m;
 }
 
 void server_model_free(struct server_model *m) {
   if (!m) return;
-  template_free(m->template);
+  chat_free(m->chat);
   memory_free(m);
-}
-
-static struct str token_text(const struct tokenizer *t, int32_t id) {
-  return id < 0 ? STR("") : tokenizer_bytes(t, id);
 }
 
 // Whatever goes wrong in a template is about these messages and this template: the client's to
 // know.
 static bool render(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                    struct buffer *out, struct api_error *e) {
-  const struct tokenizer *t = model_tokenizer(m->model);
-  struct error why = m->template_error;
-  if (!m->template)
+  struct error why = m->chat_error;
+  if (!m->chat)
     return api_error_set(e, 400, "invalid_request_error", "no_chat_template", "messages",
-                         "this model's chat template cannot be used (%s); /v1/completions works",
-                         why.text);
-  json_t *variables =
-      api_template_variables(r, token_text(t, tokenizer_bos(t)), token_text(t, tokenizer_eos(t)));
-  bool done = template_render(m->template, variables, wall_ms, out, &why);
+                         "%s; chat cannot be used, /v1/completions works", why.text);
+  json_t *variables = api_template_variables(r);
+  bool done = chat_render(m->chat, variables, wall_ms, out, &why);
   json_decref(variables);
   if (!done)
     api_error_set(e, 400, "invalid_request_error", "chat_template", "messages",
@@ -98,13 +76,9 @@ static bool check_size(const struct server_model *m, struct str text, const char
 // A rendered conversation too long for any choice of tokens is refused before it is tokenised.
 static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                         struct token_list *out, struct api_error *e) {
-  const struct tokenizer *t = model_tokenizer(m->model);
   struct buffer text = {0};
-  bool done = render(m, r, wall_ms, &text, e);
-  struct str bos = token_text(t, tokenizer_bos(t));
-  bool has_bos = bos.length && str_starts(buffer_str(&text), bos);
-  done = done && check_size(m, buffer_str(&text), "messages", e);
-  if (done) tokenizer_encode(t, buffer_str(&text), !has_bos, true, out);
+  bool done = render(m, r, wall_ms, &text, e) && check_size(m, buffer_str(&text), "messages", e);
+  if (done) chat_encode(m->chat, buffer_str(&text), out);
   buffer_clear(&text);
   return done;
 }

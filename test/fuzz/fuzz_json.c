@@ -44,7 +44,7 @@ static void parse(struct str body, bool chat) {
   struct api_error e;
   if (!api_request_parse(body, chat, VOCABULARY, &r, &e)) return check_error(&e);
   check_request(&r);
-  if (chat) json_decref(api_template_variables(&r, STR("<s>"), STR("</s>")));
+  if (chat) json_decref(api_template_variables(&r));
   api_request_clear(&r);
 }
 

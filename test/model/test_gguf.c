@@ -249,6 +249,7 @@ static const struct hostile hostile_fields[] = {
     {"token_embd.weight", 0, 4, 5, "1 to 4 dimensions"},
     {"token_embd.weight", 4, 8, 0, "one of its dimensions is 0"},
     {"token_embd.weight", 4, 8, 1ull << 60, "more than 2^63"},
+    {"token_embd.weight", 4, 8, 1ull << 55, "more than 2^63"},
     {"token_embd.weight", 4, 8, 33, "no whole number of blocks"},
     {"token_embd.weight", 12, 8, 1ull << 50, "but the file ends at byte"},
     {"token_embd.weight", 20, 4, 12, "no whole number of blocks"},
@@ -285,6 +286,33 @@ static void hostile_fields_are_refused_by_name(void **state) {
     memcpy(file.data + at, saved, (size_t)h->bytes);
   }
   assert_true(check_exact(buffer_str(&file), &e));
+  buffer_clear(&file);
+}
+
+// The right number of weights in another shape.
+static void a_matrix_folded_otherwise_is_refused(void **state) {
+  (void)state;
+  struct buffer file = {0};
+  struct arena arena = {0};
+  struct llama_settings s;
+  struct llama_binding b;
+  struct gguf g;
+  struct error e;
+  test_model_build(&tiny, &file);
+  assert_true(model_gguf_open(&g, buffer_str(&file), &e));
+  assert_true(model_settings_read(&g, &s, &e));
+  s.config.vocabulary = 292;
+  assert_true(model_llama_bind(&g.tensors, &s, &arena, &b, &e));
+  struct tensor *t =
+      &g.tensors.items[model_tensor_find(&g.tensors, "blk.0.attn_q.weight") - g.tensors.items];
+  *t = (struct tensor){t->name,     t->type,   3,        {32, 1, 32, 1},
+                       t->elements, t->offset, t->bytes, t->data};
+  assert_false(model_llama_bind(&g.tensors, &s, &arena, &b, &e));
+  assert_string_equal(e.text,
+                      "tensor \"blk.0.attn_q.weight\" has the shape [32, 1, 32], but its "
+                      "settings ask for [32, 32]");
+  arena_clear(&arena);
+  model_gguf_clear(&g);
   buffer_clear(&file);
 }
 
@@ -383,6 +411,7 @@ int main(void) {
       cmocka_unit_test(cut_at_every_length),
       cmocka_unit_test(every_header_byte_changed),
       cmocka_unit_test(hostile_fields_are_refused_by_name),
+      cmocka_unit_test(a_matrix_folded_otherwise_is_refused),
       cmocka_unit_test(unusual_models_are_refused_by_name),
       cmocka_unit_test(other_formats_are_named),
   };

@@ -299,6 +299,7 @@ static const struct test_model_options variants[] = {
     {.seed = 16, .rope_scaling = "linear", .rope_factor = 4},
     {.seed = 17, .rope_scaling = "yarn", .rope_factor = 4, .rope_original = 128, .rope_base = 500},
     {.seed = 18, .rope_scaling = "yarn", .rope_factor = 8, .rope_original = 64, .untied = true},
+    {.seed = 18, .rope_scaling = "yarn", .rope_factor = 4, .rope_original = 4096},
     {.seed = 19, .layers = 1},
     {.seed = 20, .layers = 5, .ffn_width = 33, .width = 40, .vocabulary = 301},
 };

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_tokenizer_golden.c: every pre-tokenizer gives the ids that llama.cpp gave.
+// test_tokenizer_golden.c: ids equal those that llama.cpp gave.
 //
-// golden/tokenizer.txt, written by test/oracle/tokenizer.py --golden, holds merges of a small
-// vocabulary (the 256 byte letters come before them), texts that use it, and for each pre-tokenizer
-// one hash a text: FNV-1a over the ids.  Merges cross words, so a word cut elsewhere shows in the
-// ids.
+// The files in golden/ are written by test/oracle/tokenizer.py --golden.  A hash is FNV-1a over the
+// ids of one text.
+//   tokenizer.txt    merges of a small vocabulary (the 256 byte letters come before them), texts
+//                    that use it, and hashes for each pre-tokenizer; merges cross words, so a word
+//                    cut elsewhere shows
+//   smollm2.txt      texts and hashes for SmolLM2 (skipped without MOTLEY_TEST_MODEL)
+//   stories260k.txt  the same for stories260K (skipped without ../shared/data/tok512.bin)
 //
 //   merge LEFT RIGHT   text BYTES with \xNN   pre NAME   ids HASH HASH …
 
 #include "base/world.h"
+#include "model/internal.h"
 #include "model/tokenizer.h"
 #include "support/check.h"
 #include "support/vocabulary.h"
@@ -22,7 +26,8 @@ struct golden {
   struct arena arena;
   struct str texts[TEXTS_MAX];
   int text_count;
-  struct tokenizer *tokenizer;  // of the last "pre" line
+  struct tokenizer *tokenizer;  // of the last "pre" line, or of the model
+  bool settings;                // text n is encoded with add_special and parse_special by n
   struct str pre;
   int next;     // the text that the next hash belongs to
   int checked;  // hashes
@@ -78,7 +83,8 @@ static void take_ids(struct golden *g, struct str line) {
   while (line.length) {
     struct str word = next_word(&line), text = g->texts[g->next];
     struct token_list ids = {0};
-    tokenizer_encode(g->tokenizer, text, false, false, &ids);
+    tokenizer_encode(g->tokenizer, text, g->settings && (g->next & 1), g->settings && (g->next & 2),
+                     &ids);
     if (hash_ids(&ids) != strtoul(word.data, NULL, 16))
       fail_msg("%.*s, text %d: \"%.*s\"", (int)g->pre.length, g->pre.data, g->next,
                (int)text.length, text.data);
@@ -107,13 +113,17 @@ static void take_line(struct golden *g, struct str line) {
   fail_msg("unknown line in the golden file: %.*s", (int)kind.length, kind.data);
 }
 
-static void ids_equal_llama_cpp(void **state) {
-  (void)state;
-  struct error e = {0};
+static struct golden *golden_new(void) {
   struct golden *g = memory_new(sizeof *g);
   vocabulary_start(&g->vocabulary, TOKENIZER_BPE, "");
   vocabulary_add_letters(&g->vocabulary);
-  if (!file_read("test/model/golden/tokenizer.txt", 1 << 20, &g->file, &e)) fail_msg("%s", e.text);
+  return g;
+}
+
+// Checks the whole file, which has so many hashes, and releases g.
+static void check_file(struct golden *g, const char *path, int hashes) {
+  struct error e = {0};
+  if (!file_read(path, 1 << 20, &g->file, &e)) fail_msg("%s", e.text);
   struct str rest = buffer_str(&g->file);
   while (rest.length) {
     const char *end = memchr(rest.data, '\n', rest.length);
@@ -121,7 +131,7 @@ static void ids_equal_llama_cpp(void **state) {
     take_line(g, (struct str){rest.data, (size_t)(end - rest.data)});
     rest.length -= (size_t)(end + 1 - rest.data), rest.data = end + 1;
   }
-  assert_true(g->checked >= 2000);
+  assert_int_equal(g->checked, hashes);
   tokenizer_free(g->tokenizer);
   vocabulary_clear(&g->vocabulary);
   arena_clear(&g->arena);
@@ -129,7 +139,53 @@ static void ids_equal_llama_cpp(void **state) {
   memory_free(g);
 }
 
+static void every_pre_tokenizer_cuts_like_llama_cpp(void **state) {
+  (void)state;
+  check_file(golden_new(), "test/model/golden/tokenizer.txt", 21 * 100);
+}
+
+static void check_model(struct tokenizer *t, const char *path) {
+  struct golden *g = golden_new();
+  g->tokenizer = t;
+  g->settings = true;
+  check_file(g, path, 200);
+}
+
+static void smollm2_ids_equal_llama_cpp(void **state) {
+  (void)state;
+  struct error e = {0};
+  struct file_map file = {0};
+  struct gguf gguf = {0};
+  const char *path = getenv("MOTLEY_TEST_MODEL");
+  if (!path || !*path) skip();
+  if (!file_map_open(&file, path, &e) ||
+      !model_gguf_open(&gguf, (struct str){(const char *)file.data, file.length}, &e))
+    fail_msg("%s", e.text);
+  const struct gguf_entry *tokens = model_gguf_find(&gguf, "tokenizer.ggml.tokens");
+  assert_non_null(tokens);
+  struct tokenizer *t = model_vocabulary_read(&gguf, (int)tokens->count, &e);
+  if (!t) fail_msg("%s", e.text);
+  model_gguf_clear(&gguf);
+  file_map_close(&file);
+  check_model(t, "test/model/golden/smollm2.txt");
+}
+
+static void stories_ids_equal_llama_cpp(void **state) {
+  (void)state;
+  struct error e = {0};
+  struct buffer file = {0};
+  if (!file_read("../shared/data/tok512.bin", 1 << 20, &file, &e)) skip();
+  struct tokenizer *t = model_llama2c_tokenizer(buffer_str(&file), 512, &e);
+  if (!t) fail_msg("%s", e.text);
+  buffer_clear(&file);
+  check_model(t, "test/model/golden/stories260k.txt");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ids_equal_llama_cpp)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_pre_tokenizer_cuts_like_llama_cpp),
+      cmocka_unit_test(smollm2_ids_equal_llama_cpp),
+      cmocka_unit_test(stories_ids_equal_llama_cpp),
+  };
   return cmocka_run_group_tests_name("tokenizer_golden", tests, NULL, NULL);
 }

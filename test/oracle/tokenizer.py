@@ -8,10 +8,11 @@ Needs the environment variable LLAMA_CPP (or --llama): a llama.cpp source folder
 build/bin.  npm's package node-llama-cpp carries that source as a git bundle (llama/gitRelease.bundle): clone it, then
 `cmake -B build -DBUILD_SHARED_LIBS=ON && cmake --build build --target llama`.  Needs Python's `gguf`, too.
 
-    python3 test/oracle/tokenizer.py --golden test/model/golden/tokenizer.txt
+    python3 test/oracle/tokenizer.py --golden test/model/golden SMOLLM2.gguf tok512.bin
 
-writes the file that `make test` compares with where there is no llama.cpp: a small vocabulary, texts, and for each
-pre-tokenizer a hash of the ids that llama.cpp gives each text.
+writes the files that `make test` compares with where there is no llama.cpp: tokenizer.txt with a small vocabulary,
+texts, and for each pre-tokenizer a hash of the ids that llama.cpp gives each text; smollm2.txt and stories260k.txt
+with texts and hashes for these vocabularies, text n with setting n % 4.
 
 For each vocabulary it compares: every token's bytes and flags; every text of llama.cpp's own MODEL.gguf.inp where
 that lies beside the file (against MODEL.gguf.out, too); and random texts, each with one of the four settings of
@@ -174,6 +175,21 @@ def hash_ids(ids):
     return "%08x" % value
 
 
+def hash_lines(hashes):
+    return ["ids %s\n" % " ".join(hashes[i:i + 10]) for i in range(0, len(hashes), 10)]
+
+
+def write_model_golden(theirs, path, out_path):
+    vocabulary = Vocabulary(path, "")
+    maker = Texts(2027, vocabulary.special)
+    texts = [text for text in (maker.text() for _ in range(2000)) if 8 < len(text) < 200][:200]
+    stream = b"".join(struct.pack("<ii", i % 4, len(text)) + text for i, text in enumerate(texts))
+    with open(out_path, "w") as out:
+        out.write("# Written by test/oracle/tokenizer.py --golden; read by test/model/test_tokenizer_golden.c.\n")
+        out.writelines("text %s\n" % escape(text) for text in texts)
+        out.writelines(hash_lines([hash_ids(ids) for ids in id_lists(run([theirs, path, "encode"], stream))]))
+
+
 def write_golden(theirs, path, folder):
     maker = Texts(2026, [])
     spaces = (" ", " ", "", "", "  ", "\n", "    ", "\n\n")
@@ -191,7 +207,7 @@ def write_golden(theirs, path, folder):
             bpe_gguf(vocabulary, pre, merges)
             hashes = [hash_ids(ids) for ids in id_lists(run([theirs, vocabulary, "encode"], stream))]
             out.write("pre %s\n" % pre)
-            out.writelines("ids %s\n" % " ".join(hashes[i:i + 10]) for i in range(0, len(hashes), 10))
+            out.writelines(hash_lines(hashes))
 
 
 class Texts:
@@ -327,7 +343,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=3, help="differences to show of each vocabulary")
     parser.add_argument("--pre", default="", help="further pre-tokenizers to try each BPE file with, by commas")
-    parser.add_argument("--golden", help="write this file instead of comparing")
+    parser.add_argument("--golden", help="write files into this folder instead")
     args = parser.parse_args()
     if not args.llama or not os.path.isdir(os.path.join(args.llama, "build", "bin")):
         sys.exit("no llama.cpp: set LLAMA_CPP to a source folder with its libraries in build/bin (see --help)")
@@ -339,13 +355,17 @@ def main():
                         "-I" + args.llama + "/include", "-I" + args.llama + "/ggml/include", "-L" + libraries,
                         "-Wl,-rpath," + os.path.abspath(libraries), "-lllama", "-lggml", "-lggml-base"], check=True)
         if args.golden:
-            write_golden(theirs, args.golden, folder)
+            write_golden(theirs, os.path.join(args.golden, "tokenizer.txt"), folder)
         ours = os.path.join(args.build, "motley_tokenize")
         for path in args.files:
             if path.endswith(".bin"):
                 converted = os.path.join(folder, os.path.basename(path) + ".gguf")
                 gguf_of_llama2c(path, converted)
                 path = converted
+            if args.golden:
+                name = "stories260k.txt" if path.endswith(".bin.gguf") else "smollm2.txt"
+                write_model_golden(theirs, path, os.path.join(args.golden, name))
+                continue
             if not args.pre:
                 good = compare(ours, theirs, path, args, "", folder) and good
             for pre in filter(None, args.pre.split(",")):

@@ -6,9 +6,15 @@
 #include "support/vocabulary.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "support/check.h"
+// No cmocka here: this file is linked into fuzz targets, too.
+static void must(bool holds, const char *what) {
+  if (holds) return;
+  fprintf(stderr, "vocabulary: %s\n", what);
+  abort();
+}
 
 void vocabulary_start(struct vocabulary *v, enum tokenizer_kind kind, const char *pre) {
   memset(v, 0, sizeof *v);
@@ -25,7 +31,7 @@ void vocabulary_start(struct vocabulary *v, enum tokenizer_kind kind, const char
 }
 
 int32_t vocabulary_add(struct vocabulary *v, const char *text, enum token_type type, float score) {
-  assert_true(v->source.count < VOCABULARY_TOKENS_MAX);
+  must(v->source.count < VOCABULARY_TOKENS_MAX, "too many tokens");
   int32_t id = v->source.count++;
   v->texts[id] = (struct str){arena_copy(&v->arena, text, strlen(text)), strlen(text)};
   v->types[id] = (int32_t)type;
@@ -62,7 +68,7 @@ void vocabulary_add_bytes(struct vocabulary *v) {
 }
 
 void vocabulary_add_merge(struct vocabulary *v, const char *left, const char *right) {
-  assert_true(v->source.merge_count < VOCABULARY_MERGES_MAX);
+  must(v->source.merge_count < VOCABULARY_MERGES_MAX, "too many merges");
   v->merges[v->source.merge_count++] = str_of(arena_print(&v->arena, "%s %s", left, right));
   const char *joined = arena_print(&v->arena, "%s%s", left, right);
   if (vocabulary_id(v, str_of(joined)) < 0) vocabulary_add(v, joined, TOKEN_NORMAL, 0);
@@ -77,7 +83,7 @@ int32_t vocabulary_id(const struct vocabulary *v, struct str text) {
 struct tokenizer *vocabulary_make(const struct vocabulary *v) {
   struct error e = {0};
   struct tokenizer *t = tokenizer_new(&v->source, &e);
-  if (!t) fail_msg("%s", e.text);
+  must(t != NULL, e.text);
   return t;
 }
 

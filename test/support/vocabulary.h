@@ -7,7 +7,7 @@
 //   vocabulary_add_letters(&v);                     ids 0..255 = the bytes
 //   vocabulary_add_merge(&v, "a", "b");             and a token "ab" where there is none
 //   vocabulary_add(&v, "<|im_end|>", TOKEN_CONTROL, 0);
-//   struct tokenizer *t = vocabulary_make(&v);      fails the test on an error
+//   struct tokenizer *t = vocabulary_make(&v);      aborts on an error
 //   vocabulary_clear(&v);
 #pragma once
 
