@@ -51,10 +51,16 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 PREFIXES = {
     "base": "error memory arena str buffer map hash log number pool world random file",
     "net": "fetch",
+    "cli": "generate",
     "model": "chat tokenizer detokenizer token_list template",
 }
 # Variables that are not constant, each with its reason.
-STATICS = {("base", "lowest_level"): "the log's level, set in main before threads start"}
+STATICS = {
+    ("base", "lowest_level"): "the log's level, set in main before threads start",
+    ("cli", "line_dropped"): "a signal handler reaches nothing else",
+    ("cli", "interrupted"): "a signal handler reaches nothing else",
+    ("cli", "signalled_server"): "a signal handler reaches nothing else",
+}
 
 BLANK = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
@@ -69,8 +75,9 @@ def functions(lines):
     where they are looked for: the last one alone in column 1."""
     start, name = None, None
     for number, line in enumerate(lines, 1):
-        if line[:1].strip() and line[0] not in "#}/{" and "(" in line and not line.startswith("typedef"):
-            start, name = number, re.search(r"(\w+)\s*\(", line).group(1)
+        opening = re.match(r"(?!typedef)[A-Za-z_].*?(\w+)\s*\(", line)
+        if opening:
+            start, name = number, opening.group(1)
         elif line.rstrip() == "}" and start:
             yield start, name, number - start + 1
             start = None

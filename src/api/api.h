@@ -50,9 +50,9 @@ struct api_request {  // of either endpoint; owned by api_request_clear
 bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
                        struct api_error *e);
 void api_request_clear(struct api_request *r);
-// Variables for the chat template: messages, tools, add_generation_prompt, bos_token, eos_token.
-// New reference.
-json_t *api_template_variables(const struct api_request *r, struct str bos, struct str eos);
+// Variables for the chat template: messages, tools, add_generation_prompt; model/chat.h adds
+// bos_token and eos_token.  New reference.
+json_t *api_template_variables(const struct api_request *r);
 
 // What logprobs are made of, as columns of JSON elements: chat has one list of objects, completions
 // four parallel lists.

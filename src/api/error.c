@@ -6,6 +6,7 @@
 
 #include "api/internal.h"
 
+// The text passes through error_set, which makes it one clean line whatever a request put into it.
 bool api_error_set(struct api_error *e, int status, const char *type, const char *code,
                    const char *param, const char *format, ...) {
   va_list arguments;
@@ -27,6 +28,7 @@ static void write_text_or_null(const char *text, struct buffer *out) {
     buffer_add_text(out, "null");
 }
 
+// All four members are always there: clients read them without asking.
 void api_write_error(const struct api_error *e, struct buffer *out) {
   buffer_add_text(out, "{\"error\":{\"message\":");
   api_json_write_string(out, str_of(e->error.text));

@@ -65,6 +65,8 @@ static void explain(const json_error_t *error, struct api_error *e) {
   refuse_json(e, error->line, error->column, why);
 }
 
+// Duplicate keys are refused: two readers could take different ones.  Any JSON value parses, so
+// that a body of the wrong kind is told from one that is no JSON.
 json_t *api_json_load(struct str body, struct api_error *e) {
   json_error_t error = {0};
   if (str_trim(body).length == 0) {
@@ -96,6 +98,7 @@ struct str api_json_text(const json_t *string) {
   return (struct str){json_string_value(string), json_string_length(string)};
 }
 
+// A message quotes what the client sent as far as that helps to find it, and no further.
 const char *api_json_describe(const json_t *value, char out[API_DESCRIPTION_MAX]) {
   static const char *const kinds[] = {
       [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a long text",
@@ -112,6 +115,7 @@ const char *api_json_describe(const json_t *value, char out[API_DESCRIPTION_MAX]
 
 // ---- writing
 
+// The five short forms and the two characters that always need one; all else in four hex digits.
 static void write_escape(struct buffer *out, unsigned char c) {
   static const char short_forms[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
                                      ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};

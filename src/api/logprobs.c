@@ -29,6 +29,7 @@ static void write_bytes(struct buffer *out, struct str bytes) {
   buffer_add_char(out, ']');
 }
 
+// Leaves the object open: only the chosen token goes on with its alternatives.
 static void write_token(const struct api_response *r, struct buffer *out, int32_t id,
                         float logprob) {
   struct str bytes = tokenizer_bytes(r->tokenizer, id);
@@ -46,6 +47,7 @@ static struct buffer *next_element(struct api_choice *c, int column) {
   return b;
 }
 
+// One object per token; the alternatives have the same members, without their own alternatives.
 static void add_chat(const struct api_response *r, struct api_choice *c,
                      const struct engine_event *event) {
   struct buffer *out = next_element(c, API_LOGPROB_TOKENS);
@@ -68,6 +70,8 @@ static bool is_utf8(struct str s) {
   return true;
 }
 
+// Members of top_logprobs are named by their text, so tokens that are parts of characters must not
+// all be called U+FFFD.
 static void write_name(const struct api_response *r, struct buffer *out, int32_t id) {
   struct str bytes = tokenizer_bytes(r->tokenizer, id);
   if (is_utf8(bytes)) return api_json_write_string(out, bytes);
@@ -83,6 +87,7 @@ static size_t count_characters(struct str s) {
   return count;
 }
 
+// One element in each of four parallel lists.
 static void add_completion(const struct api_response *r, struct api_choice *c,
                            const struct engine_event *event) {
   write_name(r, next_element(c, API_LOGPROB_TOKENS), event->id);
@@ -116,6 +121,7 @@ static void write_column(const struct api_choice *c, int column, const char *bef
   buffer_add_char(out, ']');
 }
 
+// Empties the columns: a stream reports each token once, a whole answer comes here once.
 void api_write_logprobs(const struct api_response *r, struct api_choice *c, struct buffer *out) {
   if (r->request->top_logprobs < 0 || !c->logprobs[API_LOGPROB_TOKENS].length) {
     buffer_add_text(out, "null");

@@ -99,6 +99,8 @@ static json_t *normal_content(struct api_reader *r, size_t index, const json_t *
   return NULL;
 }
 
+// Templates index into these; a number where a list should be would surface as an obscure template
+// error.
 static bool check_kept_members(struct api_reader *r, size_t index, const json_t *message) {
   for (size_t i = 0; i < COUNT_OF(kept_members); i++) {
     const json_t *value = api_json_member(message, kept_members[i]);
@@ -112,6 +114,7 @@ static bool check_kept_members(struct api_reader *r, size_t index, const json_t 
   return true;
 }
 
+// Templates print the name of every call.
 static bool check_tool_calls(struct api_reader *r, size_t index, const json_t *message) {
   const json_t *calls = api_json_member(message, "tool_calls");
   for (size_t i = 0; i < json_array_size(calls); i++) {
@@ -123,6 +126,7 @@ static bool check_tool_calls(struct api_reader *r, size_t index, const json_t *m
   return true;
 }
 
+// Checks first, then builds: a refused message leaves nothing half made.
 static bool add_message(struct api_reader *r, size_t index, const json_t *message) {
   char what[API_DESCRIPTION_MAX];
   const json_t *role = api_json_member(message, "role");
@@ -148,6 +152,7 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
   return true;
 }
 
+// Messages made before a refusal are released with the request.
 bool api_read_messages(struct api_reader *r) {
   const json_t *given = api_json_member(r->root, "messages");
   char what[API_DESCRIPTION_MAX];
@@ -176,6 +181,7 @@ static bool read_tool_choice(struct api_reader *r) {
   return true;
 }
 
+// The schemas are the template's business; the name is what every template prints.
 bool api_read_tools(struct api_reader *r) {
   json_t *tools = api_json_member(r->root, "tools");
   size_t count = json_array_size(tools);
@@ -192,18 +198,11 @@ bool api_read_tools(struct api_reader *r) {
 
 // ---- what a template sees
 
-static json_t *text_or_empty(struct str text) {
-  json_t *string = json_stringn(text.data, text.length);
-  return string ? string
-                : json_string("");  // a token that is not UTF-8 has no name a template could write
-}
-
-json_t *api_template_variables(const struct api_request *r, struct str bos, struct str eos) {
+// tools is null rather than absent: templates ask both "is defined" and "is not none".
+json_t *api_template_variables(const struct api_request *r) {
   json_t *variables = json_object();
   json_object_set(variables, "messages", r->messages);
   json_object_set_new(variables, "tools", r->tools ? json_incref(r->tools) : json_null());
   json_object_set_new(variables, "add_generation_prompt", json_true());
-  json_object_set_new(variables, "bos_token", text_or_empty(bos));
-  json_object_set_new(variables, "eos_token", text_or_empty(eos));
   return variables;
 }

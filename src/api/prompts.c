@@ -18,6 +18,7 @@ static bool add_text(struct api_reader *r, int at, const json_t *text) {
   return true;
 }
 
+// Ids are bounded here, since nothing below checks what a client chose.
 static bool add_ids(struct api_reader *r, int at, const json_t *ids) {
   struct token_list *list = &r->out->prompt_ids[at];
   size_t count = json_array_size(ids);
@@ -35,6 +36,7 @@ static bool add_ids(struct api_reader *r, int at, const json_t *ids) {
   return true;
 }
 
+// The first element decided what all of them must be.
 static bool add_each(struct api_reader *r, const json_t *prompts, size_t count, bool texts) {
   for (size_t i = 0; i < count; i++) {
     const json_t *prompt = json_array_get(prompts, i);
@@ -53,6 +55,7 @@ static void make_room(struct api_request *out, size_t count, bool texts) {
     out->prompt_ids = memory_new(count * sizeof *out->prompt_ids);
 }
 
+// The first element tells the four forms apart.
 bool api_read_prompts(struct api_reader *r) {
   const json_t *given = api_json_member(r->root, "prompt");
   const json_t *first = json_array_get(given, 0);

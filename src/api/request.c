@@ -20,6 +20,7 @@
 #define TOP_P_LEAST 1e-6f     // 0 is allowed and keeps the best token, as any tiny share does
 #define COMPLETION_TOKENS 16  // OpenAI's default of max_tokens for /v1/completions
 
+// The parameter is named twice: for people in the text, for programs in "param".
 bool api_refuse(struct api_reader *r, const char *param, const char *format, ...) {
   va_list arguments;
   char text[ERROR_TEXT_MAX];
@@ -89,6 +90,7 @@ static const struct {
     {"json_schema", BOTH, "is not supported yet"},
 };
 
+// The comparison is written so that NaN would fail it.
 static bool read_reals(struct api_reader *r) {
   char what[API_DESCRIPTION_MAX];
   for (size_t i = 0; i < COUNT_OF(real_fields); i++) {
@@ -106,6 +108,7 @@ static bool read_reals(struct api_reader *r) {
   return true;
 }
 
+// 2.0 is a number but no integer; JSON keeps the difference and so do we.
 static bool read_integers(struct api_reader *r) {
   char what[API_DESCRIPTION_MAX];
   for (size_t i = 0; i < COUNT_OF(integer_fields); i++) {
@@ -121,6 +124,7 @@ static bool read_integers(struct api_reader *r) {
   return true;
 }
 
+// Leaves *out alone when the member is absent.
 static bool read_switch(struct api_reader *r, const json_t *object, const char *member,
                         const char *param, bool *out) {
   const json_t *value = api_json_member(object, member);
@@ -169,6 +173,7 @@ static bool read_model(struct api_reader *r) {
   return true;
 }
 
+// Any 64 bits: negative seeds are as good as others.
 static bool read_seed(struct api_reader *r) {
   const json_t *seed = api_json_member(r->root, "seed");
   char what[API_DESCRIPTION_MAX];
@@ -188,6 +193,7 @@ static bool read_best_of(struct api_reader *r) {
   return true;
 }
 
+// Copied, since the tree they come from dies with the parsing.
 static bool add_stop(struct api_reader *r, const json_t *stop) {
   char what[API_DESCRIPTION_MAX];
   if (!json_is_string(stop))
@@ -201,6 +207,7 @@ static bool add_stop(struct api_reader *r, const json_t *stop) {
   return true;
 }
 
+// One string or a list, as clients send either.
 static bool read_stops(struct api_reader *r) {
   const json_t *stop = api_json_member(r->root, "stop");
   size_t count = json_array_size(stop);
@@ -213,6 +220,7 @@ static bool read_stops(struct api_reader *r) {
   return true;
 }
 
+// Keys of JSON objects are texts, so ids arrive as such.
 static bool read_bias_entry(struct api_reader *r, const char *key, const json_t *value, int32_t *id,
                             float *bias) {
   int64_t number;
@@ -228,6 +236,7 @@ static bool read_bias_entry(struct api_reader *r, const char *key, const json_t 
   return true;
 }
 
+// The arrays live in the request's arena, beside each other as the engine wants them.
 static bool read_bias(struct api_reader *r) {
   json_t *given = api_json_member(r->root, "logit_bias");
   size_t count = json_object_size(given);
@@ -272,6 +281,7 @@ static bool read_logprobs(struct api_reader *r) {
   return true;
 }
 
+// Options of a stream without a stream are a mistake worth telling: no usage would come.
 static bool read_stream_options(struct api_reader *r) {
   const json_t *options = api_json_member(r->root, "stream_options");
   if (!options) return true;
@@ -311,6 +321,7 @@ static bool read_fields(struct api_reader *r) {
          (r->out->chat ? read_chat(r) : api_read_prompts(r));
 }
 
+// Everything is built in a local request, so that *out is untouched when something is wrong.
 bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
                        struct api_error *e) {
   struct api_request request = {.chat = chat,
@@ -330,6 +341,7 @@ bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_re
   return ok;
 }
 
+// Also for a request that was only partly read.
 void api_request_clear(struct api_request *r) {
   json_decref(r->messages);
   json_decref(r->tools);

@@ -58,6 +58,7 @@ static void add_echo(const struct api_response *r, int index, struct buffer *out
 
 // ---- whole answers
 
+// The end, too, may carry text that was held back for a possible stop string.
 void api_choice_add(const struct api_response *r, struct api_choice *c,
                     const struct engine_event *event) {
   buffer_add_str(&c->text, event->text);
@@ -68,6 +69,7 @@ void api_choice_add(const struct api_response *r, struct api_choice *c,
   c->generated_tokens = event->generated_tokens;
 }
 
+// Chat and completions differ in where the text goes; the rest is common.
 static void write_choice(const struct api_response *r, struct api_choice *c, int index,
                          struct buffer *out) {
   struct buffer text = {0};
@@ -83,6 +85,7 @@ static void write_choice(const struct api_response *r, struct api_choice *c, int
   buffer_clear(&text);
 }
 
+// Prompt tokens count once, however many answers continue them.
 void api_write_response(const struct api_response *r, struct api_choice *choices, int count,
                         struct buffer *out) {
   int generated = 0;
@@ -117,6 +120,8 @@ static bool has_logprobs(const struct api_choice *c) {
   return c->logprobs[API_LOGPROB_TOKENS].length > 0;
 }
 
+// Role, text, end: each in a chunk of its own, as OpenAI's clients expect, even when one event
+// brings all three.
 static void write_chat_chunks(const struct api_response *r, struct api_choice *c, int index,
                               const struct engine_event *event, struct buffer *out) {
   if (!c->started) {
@@ -140,6 +145,7 @@ static void write_chat_chunks(const struct api_response *r, struct api_choice *c
   }
 }
 
+// Here text and the reason of the end share a chunk.
 static void write_completion_chunk(const struct api_response *r, struct api_choice *c, int index,
                                    const struct engine_event *event, struct buffer *out) {
   struct buffer text = {0};
@@ -155,6 +161,7 @@ static void write_completion_chunk(const struct api_response *r, struct api_choi
   buffer_clear(&text);
 }
 
+// Keeps in the choice what the next chunk and the end of the stream need to know.
 void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
                      const struct engine_event *event, struct buffer *out) {
   api_add_logprobs(r, c, event);
@@ -169,6 +176,7 @@ void api_write_chunk(const struct api_response *r, struct api_choice *c, int ind
   c->generated_tokens = event->generated_tokens;
 }
 
+// The usage chunk has no choices; clients that did not ask for it would trip over that.
 void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out) {
   if (r->request->stream_usage) {
     buffer_add_text(out, "data: ");
@@ -182,6 +190,7 @@ void api_write_stream_end(const struct api_response *r, int generated_tokens, st
 
 // ---- models
 
+// max_model_len is not OpenAI's, but what clients of other servers look for to size their prompts.
 void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
                      struct buffer *out) {
   buffer_add_text(out, "{\"id\":");
@@ -191,6 +200,7 @@ void api_write_model(const char *name, const struct model_config *config, uint64
       (unsigned long long)created_s, config->context);
 }
 
+// The list OpenAI's /v1/models gives.
 void api_write_models(const char *const *names, const struct model_config *const *configs,
                       int count, uint64_t created_s, struct buffer *out) {
   buffer_add_text(out, "{\"object\":\"list\",\"data\":[");

@@ -15,6 +15,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -60,6 +61,7 @@ static void futex_wake(void *address) {
   syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0);
 }
 
+// Spins first: between two operators of a step the next round is microseconds away.
 static void wait_for_work(struct pool *p, unsigned seen) {
   for (int i = 0; i < POOL_SPIN; i++) {
     if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
@@ -72,6 +74,7 @@ static void wait_for_work(struct pool *p, unsigned seen) {
   }
 }
 
+// `seen` counts rounds; nobody can be a round behind, since a round ends when all have finished it.
 static void *work(void *argument) {
   struct worker *w = argument;
   struct pool *p = w->pool;
@@ -89,6 +92,7 @@ static void start_round(struct pool *p) {
   if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
 }
 
+// The caller has done its own share and only the slowest worker is missing: spin, then sleep.
 static void wait_for_workers(struct pool *p) {
   for (int i = 0; i < POOL_SPIN; i++) {
     if (atomic_load_explicit(&p->running, memory_order_acquire) == 0) return;
@@ -99,6 +103,7 @@ static void wait_for_workers(struct pool *p) {
   atomic_store(&p->caller_sleeps, 0);
 }
 
+// Everything the workers read is written before start_round, whose atomic addition publishes it.
 void pool_run(struct pool *p, pool_function *function, void *context) {
   if (p->count == 1) {
     function(context, 0, 1);
@@ -119,6 +124,21 @@ static void stop_workers(struct pool *p, int started) {
   for (int i = 0; i < started; i++) pthread_join(p->workers[i].thread, NULL);
 }
 
+// Workers take no signal that is sent to the process: it is for the threads that know what to do
+// about it, and must interrupt their system calls.  (Signals that an instruction causes stay.)
+static int start_worker(struct worker *w) {
+  static const int sent[] = {SIGINT,  SIGTERM, SIGQUIT, SIGHUP,   SIGCHLD,
+                             SIGALRM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  for (size_t i = 0; i < COUNT_OF(sent); i++) sigaddset(&blocked, sent[i]);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  int failed = pthread_create(&w->thread, NULL, work, w);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed;
+}
+
+// When the system refuses a thread, those that were started are ended again.
 struct pool *pool_new(int threads, struct error *e) {
   if (threads < 1 || threads > POOL_THREADS_MAX) {
     error_set(e, ERROR_INPUT, "%d threads: choose 1 to %d", threads, POOL_THREADS_MAX);
@@ -129,7 +149,7 @@ struct pool *pool_new(int threads, struct error *e) {
   p->workers = memory_new((size_t)threads * sizeof *p->workers);
   for (int i = 0; i < threads - 1; i++) {
     p->workers[i] = (struct worker){.pool = p, .index = i + 1};
-    int failed = pthread_create(&p->workers[i].thread, NULL, work, &p->workers[i]);
+    int failed = start_worker(&p->workers[i]);
     if (failed) {
       error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads",
                       i + 2, threads);

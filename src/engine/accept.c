@@ -9,6 +9,7 @@
 //
 // So a stream gives exactly generated_tokens TOKEN events and then one END.
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +47,8 @@ static struct str flush_text(struct engine *en, struct sequence *s) {
   return buffer_str(&s->held.text);
 }
 
+// The figures go with the END event; the stream is let go under the same lock that put it there, so
+// a consumer that frees it later finds no sequence to cancel.
 void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
                    const char *why) {
   struct engine_event *event = &en->event;
@@ -71,6 +74,7 @@ void engine_finish(struct engine *en, struct sequence *s, enum engine_finish fin
 
 // ---- a token
 
+// Samples into en->event, which then is the TOKEN event.
 static bool pick(struct engine *en, struct sequence *s, const float *logits, struct error *e) {
   struct sampler_input in = {.sampling = &s->sampling,
                              .logits = logits,
@@ -84,6 +88,7 @@ static bool pick(struct engine *en, struct sequence *s, const float *logits, str
   return engine_sampler_pick(&en->sampler, &in, &s->random, &en->event, e);
 }
 
+// The token joins the sequence; the text that it completes goes out with it.
 static void take_token(struct engine *en, struct sequence *s, int32_t id) {
   if (s->first_token_ns == TIME_NEVER)
     s->first_token_ns = en->world->monotonic_ns(en->world->context);
@@ -101,8 +106,10 @@ static void end(struct engine *en, struct sequence *s, enum engine_finish finish
   engine_finish(en, s, finish, why);
 }
 
+// In the order of the drawing above: the first end that applies is the one told.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits) {
   struct error e = {0};
+  assert(s->computed == s->count && s->count < s->limit);
   if (!pick(en, s, logits, &e)) {
     end(en, s, FINISH_ERROR, e.text);
     return;

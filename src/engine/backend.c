@@ -25,6 +25,7 @@ static void flush(void *context, struct detokenizer *d, struct buffer *out) {
   detokenizer_finish(d, out);
 }
 
+// Nothing to reserve here: model_open has made the kernels' scratch for the model's whole context.
 struct engine *engine_new(struct model *model, const struct engine_options *options,
                           struct error *e) {
   const struct model_config *c = model_config(model);

@@ -28,6 +28,7 @@ static bool check_backend(const struct engine_backend *b, struct error *e) {
                    b->vocabulary, b->positions);
 }
 
+// The two big blocks, which may not be had; what a refusal names is the option to lower.
 static bool make_memory(struct engine *en, struct error *e) {
   const struct engine_backend *b = &en->backend;
   size_t bytes = (size_t)en->limits.pages * b->page_bytes;
@@ -43,6 +44,7 @@ static bool make_memory(struct engine *en, struct error *e) {
   return en->logits != NULL;
 }
 
+// Every list as long as it can get, so that no step allocates.
 static void make_lists(struct engine *en) {
   size_t sequences = (size_t)en->limits.sequences, tokens = (size_t)en->limits.step_tokens;
   size_t live = sequences + (size_t)en->limits.queue;
@@ -59,6 +61,8 @@ static void make_lists(struct engine *en) {
   step->positions = memory_new(tokens * sizeof *step->positions);
 }
 
+// Fails before anything is allocated when options do not fit, and cleans up after itself when
+// memory does not.
 struct engine *engine_new_backend(const struct engine_backend *backend,
                                   const struct engine_options *options, struct error *e) {
   struct engine_limits limits;
@@ -80,6 +84,7 @@ struct engine *engine_new_backend(const struct engine_backend *backend,
   return NULL;
 }
 
+// Also frees what a failed engine_new_backend left half made.
 void engine_free(struct engine *en) {
   if (!en) return;
   engine_stop(en);
@@ -118,6 +123,7 @@ static bool check_room(const struct engine *en, struct error *e) {
       en->live, en->limits.queue);
 }
 
+// Joins stream and sequence and queues them, all or nothing.
 static bool enqueue(struct engine *en, struct sequence *s, struct engine_stream *stream,
                     struct error *e) {
   pthread_mutex_lock(&en->lock);
@@ -143,6 +149,7 @@ static struct engine_stream *refuse(struct engine *en) {
   return NULL;
 }
 
+// Checks and copies without the lock: only the queueing itself keeps the engine waiting.
 struct engine_stream *engine_submit(struct engine *en, const struct engine_request *request,
                                     void (*notify)(void *context), void *context, struct error *e) {
   if (!engine_request_check(request, en->limits.context, en->backend.vocabulary, e))
@@ -177,6 +184,7 @@ static int look_at_streams(struct sequence_list *list, struct sequence **gone) {
   return gone_count;
 }
 
+// Cancelled sequences end here, before the batch is chosen: their pages are free for it.
 static void collect(struct engine *en) {
   struct sequence **gone = en->gone;
   pthread_mutex_lock(&en->lock);
@@ -190,6 +198,7 @@ static void collect(struct engine *en) {
   for (int i = 0; i < count; i++) engine_finish(en, gone[i], FINISH_CANCELLED, "");
 }
 
+// All of a step's time goes here.
 static void forward(struct engine *en) {
   const struct step *step = &en->step;
   struct model_batch batch = {.tokens = step->tokens,
@@ -202,6 +211,7 @@ static void forward(struct engine *en) {
   en->backend.forward(en->backend.context, &en->cache, &batch, en->logits);
 }
 
+// Row i of the logits belongs to the i-th member that wanted some.
 static void accept_all(struct engine *en) {
   const float *row = en->logits;
   for (int i = 0; i < en->step.member_count; i++) {
@@ -211,6 +221,7 @@ static void accept_all(struct engine *en) {
   }
 }
 
+// Copies the step's own counters to where other threads may read them.
 static void publish_stats(struct engine *en) {
   struct engine_stats *stats = &en->stats;
   pthread_mutex_lock(&en->lock);
@@ -225,8 +236,9 @@ static void publish_stats(struct engine *en) {
   pthread_mutex_unlock(&en->lock);
 }
 
+// Pages become known before tokens are accepted: a sequence that ends leaves its prefix behind.
 static void run_batch(struct engine *en) {
-  uint64_t begun = en->world->monotonic_ns(en->world->context), generated = en->generated_tokens;
+  uint64_t begun = en->world->monotonic_ns(en->world->context);
   forward(en);
   engine_schedule_done(en);
   accept_all(en);
@@ -234,10 +246,11 @@ static void run_batch(struct engine *en) {
   uint64_t ended = en->world->monotonic_ns(en->world->context);
   pthread_mutex_lock(&en->lock);
   engine_stats_add(&en->window, ended, ended - begun, en->step.prefill_tokens,
-                   (int)(en->generated_tokens - generated));
+                   en->step.decode_tokens);
   pthread_mutex_unlock(&en->lock);
 }
 
+// Also when nothing runs: cancelled sequences may have ended, and their figures change.
 bool engine_step(struct engine *en) {
   collect(en);
   bool some = engine_schedule(en);
@@ -265,6 +278,7 @@ static bool is_stopping(struct engine *en) {
   return stopping;
 }
 
+// Ends whatever is left, in place of a step, once no more steps come.
 static void end_all(struct engine *en) {
   collect(en);
   struct sequence_list *lists[] = {&en->running, &en->waiting};
@@ -278,6 +292,7 @@ static void end_all(struct engine *en) {
   engine_stream_notify(en);
 }
 
+// The engine's thread: steps while there is work, sleeps while there is none.
 static void *run(void *context) {
   struct engine *en = context;
   do {
@@ -295,6 +310,7 @@ bool engine_start(struct engine *en, struct error *e) {
   return true;
 }
 
+// May be called again: engine_free does.
 void engine_stop(struct engine *en) {
   pthread_mutex_lock(&en->lock);
   en->stopping = true;
@@ -309,6 +325,7 @@ void engine_stop(struct engine *en) {
 
 // ---- figures
 
+// Requests that the engine has not seen yet are waiting too.
 void engine_stats_read(struct engine *en, struct engine_stats *out) {
   uint64_t now = en->world->monotonic_ns(en->world->context);
   pthread_mutex_lock(&en->lock);

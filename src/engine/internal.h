@@ -71,6 +71,7 @@ struct page_pool {
   int free_count, cached_count;
   int32_t oldest, newest;  // ends of the LRU list
 };
+// count >= 1 pages, all free.
 void engine_pages_init(struct page_pool *p, int count);
 void engine_pages_clear(struct page_pool *p);
 int engine_pages_available(const struct page_pool *p);  // free or evictable
@@ -102,6 +103,7 @@ struct sampler_input {
   int count, prompt_count;
   int top_logprobs;  // -1 = no logprobs wanted
 };
+// vocabulary >= 1.
 void engine_sampler_init(struct sampler *s, int vocabulary);
 void engine_sampler_clear(struct sampler *s);
 // Sets event->id, and logprob, top_count, top when wanted.  Advances *random by one draw, unless
@@ -225,6 +227,7 @@ struct step {
   int32_t *outputs;           // [sequences]
   int tokens, output_count;
   int prefill_tokens;  // prompt tokens computed for the first time
+  int decode_tokens;   // members that go on from a generated token
 };
 
 struct engine {
@@ -263,10 +266,8 @@ struct engine {
 void engine_wake(struct engine *en);  // lock held
 // Chooses the next batch: fills en->step.  False when no sequence can go on.
 bool engine_schedule(struct engine *en);
-void engine_schedule_done(
-    struct engine *en);  // after its forward pass: counts, publishes full pages
-void engine_schedule_done(
-    struct engine *en);  // after its forward pass: counts, publishes full pages
+// After the forward pass: counts what was computed, makes full pages known.
+void engine_schedule_done(struct engine *en);
 // Takes one sampled token (or the failure to get one) of a running sequence: text, stops, events,
 // the end.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits);

@@ -23,6 +23,8 @@ static bool in_range(const char *name, int value, int most, struct error *e) {
                    name, value, most);
 }
 
+// A default gives way to the other number; two numbers that were asked for and do not fit are
+// refused.
 static bool resolve_batch(const struct engine_options *o, struct engine_limits *l,
                           struct error *e) {
   if (!in_range("sequences", o->sequences, MODEL_BATCH_MAX, e)) return false;
@@ -53,6 +55,7 @@ static uint64_t default_cache_bytes(const struct engine_backend *b, int context,
   return bytes < most ? bytes : most;
 }
 
+// A context that was asked for must fit the cache; the model's own is cut down to it.
 bool engine_limits_resolve(const struct engine_backend *b, const struct engine_options *o,
                            struct engine_limits *out, struct error *e) {
   struct engine_limits l = {0};

@@ -13,7 +13,7 @@
 // The 64-bit hash only picks the chain of the table; parent and tokens themselves are compared.
 // For the key to stay exact no page may be recycled while a known page names it as parent.  That
 // holds by the order of eviction: a sequence that uses a page uses its parents too, and gives back
-// its last page first, so in the LRU list every page is older than its parent and eviction, oldest
+// its last page first, so in the LRU list every page comes before its parent, and eviction, oldest
 // first, always meets a page without children.
 //
 // Equal content: two sequences may compute the same prefix at the same time, each into pages of its
@@ -27,6 +27,7 @@
 
 #define PAGE_TOKEN_BYTES (KERNEL_PAGE_TOKENS * sizeof(int32_t))
 
+// All pages begin free.  At least one bucket a page keeps chains short.
 void engine_pages_init(struct page_pool *p, int count) {
   uint32_t buckets = 16;
   while (buckets < (uint32_t)count) buckets *= 2;
@@ -63,6 +64,7 @@ static int32_t get_free(struct page_pool *p) {
 
 // ---- the LRU list of known pages that no sequence uses
 
+// As the newest: it was in use until now.
 static void cache_put(struct page_pool *p, int32_t index) {
   struct page *page = &p->pages[index];
   page->older = p->newest;
@@ -73,6 +75,7 @@ static void cache_put(struct page_pool *p, int32_t index) {
   p->cached_count++;
 }
 
+// From anywhere in the list: a prefix that is found again, or the oldest.
 static void cache_remove(struct page_pool *p, int32_t index) {
   struct page *page = &p->pages[index];
   if (page->older >= 0) p->pages[page->older].newer = page->newer;
@@ -89,6 +92,7 @@ static int32_t *bucket_of(const struct page_pool *p, int32_t parent, const int32
   return &p->buckets[hash & p->bucket_mask];
 }
 
+// Compares what the page holds, not what it hashes to.
 static int32_t lookup(const struct page_pool *p, int32_t parent, const int32_t *tokens) {
   int32_t index = *bucket_of(p, parent, tokens);
   while (index >= 0) {
@@ -99,6 +103,7 @@ static int32_t lookup(const struct page_pool *p, int32_t parent, const int32_t *
   return index;
 }
 
+// Takes a page out of the table, and out of its parent's count.
 static void forget(struct page_pool *p, int32_t index) {
   struct page *page = &p->pages[index];
   assert(page->known && page->children == 0 && page->references == 0);
@@ -110,6 +115,7 @@ static void forget(struct page_pool *p, int32_t index) {
 
 // ---- what sequences call
 
+// A free page, else the oldest cached one.
 int32_t engine_pages_take(struct page_pool *p) {
   if (!p->free_count && p->cached_count) {
     int32_t victim = p->oldest;
@@ -130,6 +136,7 @@ int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *to
   return index;
 }
 
+// The reference of a page given up for an equal one is taken over by that one.
 int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens,
                              int32_t index) {
   struct page *page = &p->pages[index];

@@ -32,6 +32,7 @@ static const struct number_rule rules[] = {
     {"frequency_penalty", offsetof(struct engine_sampling, frequency_penalty), -100, 100, false},
 };
 
+// Written so that NaN, which compares with nothing, is refused.
 static bool check_numbers(const struct engine_sampling *s, struct error *e) {
   for (size_t i = 0; i < COUNT_OF(rules); i++) {
     const struct number_rule *r = &rules[i];
@@ -47,6 +48,7 @@ static bool check_numbers(const struct engine_sampling *s, struct error *e) {
   return true;
 }
 
+// An id out of range would read outside of the embedding.
 static bool check_ids(const char *name, const int32_t *ids, int count, int vocabulary,
                       struct error *e) {
   for (int i = 0; i < count; i++) {
@@ -58,6 +60,7 @@ static bool check_ids(const char *name, const int32_t *ids, int count, int vocab
   return true;
 }
 
+// Counts first: the arrays are read only when they may be that long.
 static bool check_bias(const struct engine_sampling *s, int vocabulary, struct error *e) {
   if (s->bias_count < 0 || s->bias_count > vocabulary)
     return error_set(e, ERROR_INPUT, "logit_bias: %d entries; at most one for each of %d tokens",
@@ -70,6 +73,7 @@ static bool check_bias(const struct engine_sampling *s, int vocabulary, struct e
   return check_ids("logit_bias", s->bias_ids, s->bias_count, vocabulary, e);
 }
 
+// Text is given out in whole characters, so a stop string that is none could never be met.
 static bool utf8_valid(struct str s) {
   for (size_t at = 0; at < s.length;) {
     int length = str_utf8_length(s, at);
@@ -79,6 +83,7 @@ static bool utf8_valid(struct str s) {
   return true;
 }
 
+// Lengths are bounded since so much text may have to be held back.
 static bool check_stops(const struct engine_request *r, struct error *e) {
   if (r->stop_count < 0 || r->stop_count > ENGINE_STOPS)
     return error_set(e, ERROR_INPUT, "stop: %d strings; at most %d are allowed", r->stop_count,
@@ -93,6 +98,7 @@ static bool check_stops(const struct engine_request *r, struct error *e) {
   return true;
 }
 
+// One place of the context is kept, so that there is something to generate.
 static bool check_lengths(const struct engine_request *r, int context, struct error *e) {
   if (r->prompt_count < 1) return error_set(e, ERROR_INPUT, "prompt: no tokens; send at least one");
   if (r->prompt_count >= context)
@@ -120,6 +126,7 @@ bool engine_request_check(const struct engine_request *r, int context, int vocab
 
 // ---- the sequence
 
+// What the request points to; the numbers came along with the struct.
 static void copy_lists(struct sequence *s, const struct engine_request *r) {
   struct engine_sampling *sampling = &s->sampling;
   size_t biases = (size_t)sampling->bias_count;
@@ -134,6 +141,7 @@ static void copy_lists(struct sequence *s, const struct engine_request *r) {
                                r->stops[i].length};
 }
 
+// Waiting sequences hold their prompt only; make_tables (scheduler.c) gives them room to grow.
 struct sequence *engine_sequence_new(const struct engine_request *r, int context) {
   struct sequence *s = memory_new(sizeof *s);
   s->sampling = r->sampling;
@@ -161,6 +169,7 @@ void engine_sequence_free(struct sequence *s) {
 
 // ---- lists
 
+// By halving: the list is sorted.
 int engine_list_after(const struct sequence_list *l, uint64_t arrival) {
   int low = 0, high = l->count;
   while (low < high) {

@@ -10,11 +10,11 @@
 //                          one draw, walking the kept ids upward
 //   log-probabilities come from the logits as the model gave them, before all of this.
 //
-// "Better" always means: higher score, then lower id.  Every filter keeps the tokens from the best
-// down to some token, so a filter is just that last token (struct cut), nothing is ever sorted as a
-// whole, and the filters compose by taking the stricter cut.  Top-k finds it with a heap of the k
-// best; top-p heaps only tokens whose weight is at least (1 - top_p) / n of the total: all others
-// together weigh less than 1 - top_p, so the cut cannot lie among them.
+// "Better" always means: higher score, then lower id.  Top-k and top-p keep the tokens from the
+// best down to some token, so each is just that last token (struct cut) and nothing is ever sorted
+// as a whole.  Top-k finds it with a heap, or by selection when k is large; top-p by selection
+// among the tokens that weigh at least (1 - top_p) / n of the total: all others together weigh less
+// than 1 - top_p, so the cut cannot lie among them.  What a filter drops gets weight 0.
 //
 // The exponential is written out in plain multiplies and adds, four at a time: faster than calling
 // libm for each of 100,000 tokens, and with the same bits on every machine.
@@ -29,8 +29,10 @@
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(int32_t))));
 
+#define HEAP_MOST 256           // up to so many best tokens are kept in a heap; more are selected
 #define LOWEST_EXPONENT -87.0f  // e^x for smaller x, a subnormal, is taken as 0
 
+// 16 bytes a token of the vocabulary.
 void engine_sampler_init(struct sampler *s, int vocabulary) {
   s->vocabulary = vocabulary;
   s->padded = (vocabulary + LANES - 1) / LANES * LANES;
@@ -91,51 +93,114 @@ static inline bool better(const float *scores, int32_t a, int32_t b) {
   return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
 }
 
-// Restores the heap below `at`.  best_first: the root is the best token, else the worst.
-static void sift_down(const float *scores, bool best_first, int32_t *heap, int count, int at) {
+// Restores the heap below `at`; the root is the worst.
+static void sift_down(const float *scores, int32_t *heap, int count, int at) {
   int32_t moving = heap[at];
   for (int child; (child = 2 * at + 1) < count; at = child) {
-    if (child + 1 < count && better(scores, heap[child + 1], heap[child]) == best_first) child++;
-    if (better(scores, moving, heap[child]) == best_first) break;
+    if (child + 1 < count && better(scores, heap[child], heap[child + 1])) child++;
+    if (better(scores, heap[child], moving)) break;
     heap[at] = heap[child];
   }
   heap[at] = moving;
 }
 
-static void make_heap(const float *scores, bool best_first, int32_t *heap, int count) {
-  for (int i = count / 2 - 1; i >= 0; i--) sift_down(scores, best_first, heap, count, i);
+static void make_heap(const float *scores, int32_t *heap, int count) {
+  for (int i = count / 2 - 1; i >= 0; i--) sift_down(scores, heap, count, i);
 }
 
 // Leaves the k best of all tokens in s->heap, the worst of them at the root.
 static void keep_best(struct sampler *s, int k) {
   for (int i = 0; i < k; i++) s->heap[i] = i;
-  make_heap(s->scores, false, s->heap, k);
+  make_heap(s->scores, s->heap, k);
+  float worst = s->scores[s->heap[0]];
   for (int i = k; i < s->vocabulary; i++) {
-    if (!better(s->scores, i, s->heap[0])) continue;
+    if (s->scores[i] <= worst) continue;  // of equal scores the earlier id stays
     s->heap[0] = i;
-    sift_down(s->scores, false, s->heap, k, 0);
+    sift_down(s->scores, s->heap, k, 0);
+    worst = s->scores[s->heap[0]];
   }
+}
+
+// ---- selection
+
+static inline void swap(int32_t *a, int32_t *b) {
+  int32_t t = *a;
+  *a = *b;
+  *b = t;
+}
+
+// Puts the middle one of first, middle and last to the front.
+static void choose_pivot(const float *scores, int32_t *ids, int count) {
+  int32_t *a = &ids[0], *b = &ids[count / 2], *c = &ids[count - 1];
+  if (better(scores, *b, *a)) swap(a, b);
+  if (better(scores, *c, *b)) swap(b, c);
+  if (better(scores, *b, *a)) swap(a, b);
+  swap(a, b);
+}
+
+// Of `count` ids in s->heap: the one at which the sum of weights, best first, reaches `wanted`.
+// Weights are s->weights, or 1 each.  Quicksort that only follows the side where the answer lies.
+static int32_t select_token(struct sampler *s, int count, double wanted, bool weighted) {
+  int32_t *ids = s->heap;
+  while (count > 1) {
+    choose_pivot(s->scores, ids, count);
+    int32_t pivot = ids[0];
+    int front = 0;
+    double sum = 0;
+    for (int i = 1; i < count; i++) {
+      if (!better(s->scores, ids[i], pivot)) continue;
+      sum += weighted ? (double)s->weights[ids[i]] : 1;
+      swap(&ids[++front], &ids[i]);
+    }
+    swap(&ids[0], &ids[front]);  // better ones, the pivot, the rest
+    double with_pivot = sum + (weighted ? (double)s->weights[pivot] : 1);
+    if (wanted <= sum) {
+      count = front;
+    } else if (wanted <= with_pivot || front == count - 1) {
+      return pivot;  // the sum may miss `wanted` by rounding: then it is the last
+    } else {
+      wanted -= with_pivot;
+      ids += front + 1;
+      count -= front + 1;
+    }
+  }
+  return ids[0];
 }
 
 // ---- scores
 
-// The best token, or -1 with the error when some score is not a number one can choose by.
-static int32_t best_token(const struct sampler *s, int position, struct error *e) {
-  int32_t best = 0;
+// Which score cannot be chosen by, in one line.
+static int32_t bad_score(const struct sampler *s, int position, struct error *e) {
   for (int i = 0; i < s->vocabulary; i++) {
-    if (!(s->scores[i] <= FLT_MAX)) {
-      error_set(e, ERROR_INPUT,
-                "the model gave %s for token %d at position %d; its file may be damaged",
-                isnan(s->scores[i]) ? "NaN" : "infinity", i, position);
-      return -1;
-    }
-    if (s->scores[i] > s->scores[best]) best = i;
+    if (s->scores[i] <= FLT_MAX) continue;
+    error_set(e, ERROR_INPUT,
+              "the model gave %s for token %d at position %d; its file may be damaged",
+              isnan(s->scores[i]) ? "NaN" : "infinity", i, position);
+    return -1;
   }
-  if (s->scores[best] >= -FLT_MAX) return best;
   error_set(e, ERROR_INPUT,
             "the model gave -infinity for every token at position %d; its file may be damaged",
             position);
   return -1;
+}
+
+// The best token, or -1 with the error when there is a NaN or an infinity among the scores.
+static int32_t best_token(const struct sampler *s, int position, struct error *e) {
+  lanes best = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+  lane_bits fine = {-1, -1, -1, -1};
+  for (int i = 0; i < s->padded; i += LANES) {
+    lanes x;
+    memcpy(&x, s->scores + i, sizeof x);
+    lane_bits more = x > best;
+    fine &= x <= FLT_MAX;
+    best = (lanes)(((lane_bits)x & more) | ((lane_bits)best & ~more));
+  }
+  float top = best[0];
+  for (int i = 1; i < LANES; i++) top = best[i] > top ? best[i] : top;
+  if (!(fine[0] & fine[1] & fine[2] & fine[3]) || top < -FLT_MAX) return bad_score(s, position, e);
+  int32_t id = 0;
+  while (s->scores[id] != top) id++;
+  return id;
 }
 
 static void load_scores(struct sampler *s, const float *logits) {
@@ -155,6 +220,7 @@ static void repeat_penalty(struct sampler *s, const struct sampler_input *in) {
   for (int i = 0; i < in->count; i++) s->counts[in->tokens[i]] = 0;
 }
 
+// First counts, then subtracts once a token and clears its count on the way.
 static void answer_penalties(struct sampler *s, const struct sampler_input *in) {
   const struct engine_sampling *p = in->sampling;
   if (p->presence_penalty == 0 && p->frequency_penalty == 0) return;
@@ -167,11 +233,14 @@ static void answer_penalties(struct sampler *s, const struct sampler_input *in) 
   }
 }
 
-static void adjust(struct sampler *s, const struct sampler_input *in) {
+// True when something may have changed.
+static bool adjust(struct sampler *s, const struct sampler_input *in) {
   const struct engine_sampling *p = in->sampling;
   for (int i = 0; i < p->bias_count; i++) s->scores[p->bias_ids[i]] += p->bias_values[i];
   repeat_penalty(s, in);
   answer_penalties(s, in);
+  return p->bias_count || p->repetition_penalty != 1 || p->presence_penalty != 0 ||
+         p->frequency_penalty != 0;
 }
 
 // ---- filters
@@ -181,48 +250,58 @@ struct cut {
   float score;
   int32_t last;
 };
-static inline bool kept(const struct sampler *s, struct cut c, int32_t i) {
-  return s->scores[i] > c.score || (s->scores[i] == c.score && i <= c.last);
+static inline bool kept(struct cut c, float score, int32_t i) {
+  return score > c.score || (score == c.score && i <= c.last);
 }
 
+static struct cut cut_at(const struct sampler *s, int32_t id) {
+  return (struct cut){s->scores[id], id};
+}
+
+// 0 < k < vocabulary.
 static struct cut cut_top_k(struct sampler *s, int k) {
-  if (k == 0 || k >= s->vocabulary) return (struct cut){-INFINITY, s->vocabulary};
-  keep_best(s, k);
-  return (struct cut){s->scores[s->heap[0]], s->heap[0]};
+  if (k <= HEAP_MOST) {
+    keep_best(s, k);
+    return cut_at(s, s->heap[0]);
+  }
+  for (int i = 0; i < s->vocabulary; i++) s->heap[i] = i;
+  return cut_at(s, select_token(s, s->vocabulary, k, false));
 }
 
-// The fewest tokens within `c` whose weights make up top_p of the weight within `c`.
-static struct cut cut_top_p(struct sampler *s, struct cut c, double top_p) {
+// Weighs 0 what is beyond the cut or lighter than `least`; returns the sum of what is left.
+static double drop(struct sampler *s, struct cut c, float least) {
   double total = 0;
-  int within = 0, count = 0;
   for (int i = 0; i < s->vocabulary; i++) {
-    if (!kept(s, c, i)) continue;
+    if (!kept(c, s->scores[i], i) || s->weights[i] < least) s->weights[i] = 0;
     total += (double)s->weights[i];
-    within++;
   }
-  double least = (1 - top_p) * total / within;
-  for (int i = 0; i < s->vocabulary; i++)
-    if (kept(s, c, i) && (double)s->weights[i] >= least) s->heap[count++] = i;
-  make_heap(s->scores, true, s->heap, count);
-  for (double sum = 0; count;
-       s->heap[0] = s->heap[--count], sift_down(s->scores, true, s->heap, count, 0)) {
-    int32_t id = s->heap[0];
-    c = (struct cut){s->scores[id], id};
-    sum += (double)s->weights[id];
-    if (sum >= top_p * total) break;
-  }
-  return c;
+  return total;
 }
 
-// One draw, then a walk upward through the kept ids until their weights pass it.
-static int32_t draw(const struct sampler *s, struct cut c, float least, uint64_t *random) {
-  double total = 0, sum = 0;
+// The fewest tokens, best first, whose weights make up top_p of the total.
+static struct cut cut_top_p(struct sampler *s, double top_p, double total) {
+  double least = (1 - top_p) * total / s->vocabulary;
+  int count = 0;
   for (int i = 0; i < s->vocabulary; i++)
-    if (kept(s, c, i) && s->weights[i] >= least) total += (double)s->weights[i];
-  double target = total * (double)(random_next(random) >> 11) * 0x1p-53;
+    if ((double)s->weights[i] >= least) s->heap[count++] = i;
+  return cut_at(s, select_token(s, count, top_p * total, true));
+}
+
+// Filters one after the other; returns the weight of what is left.
+static double filter(struct sampler *s, const struct engine_sampling *p, double total) {
+  if (p->top_k > 0 && p->top_k < s->vocabulary) total = drop(s, cut_top_k(s, p->top_k), 0);
+  if (p->top_p < 1) total = drop(s, cut_top_p(s, (double)p->top_p, total), 0);
+  // Weights are relative to the best token's, 1.
+  if (p->min_p > 0) total = drop(s, (struct cut){-INFINITY, s->vocabulary}, p->min_p);
+  return total;
+}
+
+// One draw, then a walk upward through the ids until their weights pass it.
+static int32_t draw(const struct sampler *s, double total, uint64_t *random) {
+  double target = total * (double)(random_next(random) >> 11) * 0x1p-53, sum = 0;
   int32_t chosen = -1;
   for (int i = 0; i < s->vocabulary && sum <= target; i++) {
-    if (!kept(s, c, i) || s->weights[i] < least || s->weights[i] == 0) continue;
+    if (s->weights[i] == 0) continue;
     sum += (double)s->weights[i];
     chosen = i;
   }
@@ -241,10 +320,11 @@ static void list_top(struct sampler *s, int count, double normaliser, struct eng
     int32_t id = s->heap[0];
     event->top[left - 1] = (struct engine_logprob){id, (float)((double)s->scores[id] - normaliser)};
     s->heap[0] = s->heap[left - 1];
-    sift_down(s->scores, false, s->heap, left - 1, 0);
+    sift_down(s->scores, s->heap, left - 1, 0);
   }
 }
 
+// The raw logits are looked at before they are adjusted: log-probabilities are about them.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e) {
   const struct engine_sampling *p = in->sampling;
@@ -256,15 +336,12 @@ bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint
     normaliser = (double)s->scores[best] + log(weigh(s, s->scores[best], 1));
     list_top(s, in->top_logprobs, normaliser, event);
   }
-  adjust(s, in);
-  best = best_token(s, in->count - 1, e);
+  if (adjust(s, in)) best = best_token(s, in->count - 1, e);
   if (best < 0) return false;
   event->id = best;
   if (p->temperature > 0) {
-    weigh(s, s->scores[best], p->temperature);
-    struct cut cut = cut_top_k(s, p->top_k);
-    if (p->top_p < 1) cut = cut_top_p(s, cut, (double)p->top_p);
-    event->id = draw(s, cut, p->min_p, random);  // weights are relative to the best one's, 1
+    double total = filter(s, p, weigh(s, s->scores[best], p->temperature));
+    event->id = draw(s, total, random);
   }
   if (in->top_logprobs >= 0) event->logprob = (float)((double)in->logits[event->id] - normaliser);
   return true;

@@ -27,6 +27,7 @@
 // became known since it was admitted, and waits a step when somebody in this batch is just
 // computing its next page.
 
+#include <assert.h>
 #include <string.h>
 
 #include "engine/internal.h"
@@ -78,6 +79,7 @@ static bool grow(struct engine *en, struct sequence *s) {
   }
 }
 
+// Oldest first: when pages run out it is the younger ones that have none.
 static void grow_all(struct engine *en) {
   for (int i = 0; i < en->running.count;) {
     struct sequence *s = en->running.items[i];
@@ -148,6 +150,7 @@ static int count_reached(struct engine *en, struct sequence *s, bool found) {
   return 0;
 }
 
+// A sequence whose consumer does not read is passed over; for any other the queue stands still.
 static void admit_all(struct engine *en) {
   for (int i = 0; i < en->waiting.count;) {
     struct sequence *s = en->waiting.items[i];
@@ -166,9 +169,11 @@ static void admit_all(struct engine *en) {
 
 // ---- 3. and 4. the batch
 
+// The next `count` pending tokens of s; logits are wanted when these are all of them.
 static void add_member(struct engine *en, struct sequence *s, int count) {
   struct step *step = &en->step;
   int first = step->tokens;
+  assert(count >= 1 && s->page_count >= pages_for(s->computed + count));
   step->members[step->member_count] =
       (struct step_member){.sequence = s, .count = count, .output = count == pending(s)};
   step->spans[step->member_count++] = (struct kernel_span){
@@ -206,6 +211,7 @@ static int chunk_of(const struct sequence *s, int room) {
   return room > spill ? room - spill : room;
 }
 
+// After add_decodes, which has taken every sequence with one pending token.
 static void add_prefills(struct engine *en) {
   int room = en->limits.step_tokens - en->step.tokens,
       share = en->limits.step_tokens / PREFILL_SHARE;
@@ -223,9 +229,11 @@ static void add_prefills(struct engine *en) {
   }
 }
 
+// Nothing below allocates or fails: pages are had, or somebody gives way.
 bool engine_schedule(struct engine *en) {
   struct step *step = &en->step;
-  step->member_count = step->tokens = step->output_count = step->prefill_tokens = 0;
+  step->member_count = step->tokens = step->output_count = 0;
+  step->prefill_tokens = step->decode_tokens = 0;
   grow_all(en);
   admit_all(en);
   add_decodes(en);
@@ -238,6 +246,7 @@ void engine_schedule_done(struct engine *en) {
   struct step *step = &en->step;
   for (int i = 0; i < step->member_count; i++) {
     struct sequence *s = step->members[i].sequence;
+    if (s->computed >= s->prompt_count && pending(s) == 1) step->decode_tokens++;
     s->computed += step->members[i].count;
     step->prefill_tokens += count_reached(en, s, false);
     for (; (s->published + 1) * KERNEL_PAGE_TOKENS <= s->computed; s->published++) {

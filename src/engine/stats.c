@@ -11,6 +11,7 @@
 
 #define SECOND_NS 1000000000u
 
+// A slot that stands for a second long past starts anew.
 void engine_stats_add(struct stats_window *w, uint64_t end_ns, uint64_t step_ns, int prefill_tokens,
                       int decode_tokens) {
   uint64_t second = end_ns / SECOND_NS;
@@ -26,6 +27,7 @@ static double rate(uint64_t tokens, uint64_t ns) {
   return ns ? (double)tokens * 1e9 / (double)ns : 0;
 }
 
+// Sums the slots of the last ten seconds, the running one included.
 void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill,
                         double *decode) {
   struct stats_second sum = {0};

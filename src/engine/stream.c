@@ -23,6 +23,7 @@
 
 #include "engine/internal.h"
 
+// Lists the consumer for a call when the ring was empty, unless it is listed already.
 void engine_stream_push(struct engine_stream *s, const struct engine_event *event,
                         struct str text) {
   assert(s->count < ENGINE_STREAM_EVENTS);
@@ -39,6 +40,7 @@ bool engine_stream_full(const struct engine_stream *s) {
   return s->count + STREAM_ROOM > ENGINE_STREAM_EVENTS;
 }
 
+// Nothing can join the list meanwhile: only this thread pushes.
 void engine_stream_notify(struct engine *en) {
   pthread_mutex_lock(&en->lock);
   for (int i = 0; i < en->notify_count; i++) {
@@ -56,6 +58,7 @@ void engine_stream_notify(struct engine *en) {
   pthread_mutex_unlock(&en->lock);
 }
 
+// The slot gets the consumer's old buffer in exchange for the text.
 bool engine_stream_next(struct engine_stream *s, struct engine_event *out) {
   struct engine *en = s->engine;
   pthread_mutex_lock(&en->lock);
@@ -83,6 +86,7 @@ static void strike_off(struct engine *en, const struct engine_stream *s) {
     if (en->notify[i] == s) en->notify[i] = NULL;
 }
 
+// Cuts every tie under the lock; after that nobody else knows the stream.
 void engine_stream_free(struct engine_stream *s) {
   if (!s) return;
   struct engine *en = s->engine;

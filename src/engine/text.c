@@ -36,6 +36,7 @@ static size_t begun(struct str text, struct str stop) {
   return length;
 }
 
+// Byte by byte, so that the answer does not depend on where tokens ended.
 size_t engine_text_scan(struct held_text *t, const struct str *stops, int stop_count) {
   struct str text = buffer_str(&t->text);
   for (size_t end = t->scanned + 1; stop_count && !t->stopped && end <= text.length; end++) {

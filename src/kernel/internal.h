@@ -14,8 +14,9 @@
 //                                      rows lie side by side: one register
 //     |  unpack, many tokens only
 //     v
-//   panel     PANEL_GROUPS groups × at most `panel_columns` columns in the form the inner loop eats
-//             without further work; lies in the thread's own scratch, in its L2 cache
+//   panel     some groups × columns in the form the inner loop eats without further work; lies in
+//   the
+//             thread's own scratch, in its L2 cache
 //
 //   x         f32 [tokens, columns]
 //     |  convert
@@ -25,14 +26,15 @@
 
 #include "kernel/kernel.h"
 
-#define GROUP_ROWS 16          // rows packed side by side
-#define BLOCK_COLUMNS 32       // columns that share a scale in the quantised types
-#define PANEL_GROUPS 2         // groups in a panel
-#define PANEL_FLOATS 1024      // columns of a panel of f32: 128 KiB, beside the tokens in L2
-#define PANEL_QUANTS 4096      // columns of a panel of int8: 160 KiB
-#define TOKEN_GRAIN 12         // token chunks are multiples of this: of every leaf's tile height
-#define SEGMENT_TOKENS 256     // positions whose softmax is one piece; a multiple of 16
-#define QUERY_TILE 12          // (token, head) pairs that share a pass over keys and values
+#define GROUP_ROWS 16             // rows packed side by side
+#define BLOCK_COLUMNS 32          // columns that share a scale in the quantised types
+#define TILE_GROUPS 2             // groups that meet the tokens together, in registers
+#define PANEL_BYTES (256u << 10)  // beside the tokens in L2
+#define PANEL_FLOATS 512          // columns of a panel of f32
+#define PANEL_QUANTS 4096         // columns of a panel of int8
+#define TOKEN_GRAIN 12            // token chunks are multiples of this: of every leaf's tile height
+#define SEGMENT_TOKENS 256        // positions whose softmax is one piece; a multiple of 16
+#define QUERY_TILE 12             // (token, head) pairs that share a pass over keys and values
 #define QUERY_STRIDE 1040      // floats between a tile's queries: fixed, and no multiple of 4 KiB
 #define PRIVATE_ELEMENTS 8192  // a batch this small is converted by every thread for itself
 #define ATTENTION_BYTES_MAX (64u << 20)  // of unmerged pieces; beyond, threads take whole rows
@@ -70,8 +72,8 @@ struct panel_block {
 struct product {
   const uint8_t *weights;  // of the first group, packed or panel
   size_t group_stride;     // bytes from group to group
-  int64_t groups;          // in a panel at most PANEL_GROUPS
-  int64_t rows;            // of y that exist: 16 (groups - 1) < rows <= 16 groups
+  int64_t groups;
+  int64_t rows;  // of y that exist: 16 (groups - 1) < rows <= 16 groups
   int64_t columns;
   int64_t pack_columns;  // of the whole matrix; tells packed quants from packed scales
   const uint8_t *x;      // operand rows
@@ -95,7 +97,7 @@ struct kv_view {
 // for one element is the same for every value of `tokens`, `groups`, `queries` and so on.
 struct kernel_leaves {
   enum kernel_isa isa;
-  int few_tokens;  // up to so many tokens, `few` reads packed weights without a panel
+  int few_tokens;  // up to so many tokens `few` wins, which reads packed weights without a panel
   void (*convert[OPERANDS])(const float *x, int64_t columns, void *out);  // NULL: x itself is used
   bool bf16_native;  // OPERAND_BF16 is uint16_t
   product_function *few[KERNEL_DTYPES];
@@ -138,6 +140,7 @@ struct rope_table {
   float *cosine, *sine;      // [tokens][half], magnitude multiplied in
 };
 
+struct weight_chunk;
 struct kernel_context {
   struct pool *pool;  // borrowed
   const struct kernel_leaves *leaves;
@@ -149,7 +152,14 @@ struct kernel_context {
   struct rope_table rope;
   uint8_t *rope_memory;
   size_t rope_bytes;
+  struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
 };
+
+// Memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A block may
+// outlive the context.
+void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e);
+void kernel_memory_release(void *block);
+void kernel_memory_close(struct kernel_context *k);  // when the context goes
 
 // Where things lie in packed weights (cpu/pack.c).
 size_t kernel_pack_group_bytes(enum kernel_dtype t, int64_t columns);

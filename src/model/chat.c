@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// chat.c: conversation → template → text → tokens.
+// chat.c: a conversation becomes the tokens that a model continues.
+//
+//   messages (JSON) ──the model's template──▶ text ──tokenizer, special tokens known──▶ ids
+//
+// A template writes the begin-of-text token itself or leaves it to the tokenizer; two of them would
+// be another prompt than the one the model was trained on.
 
 #include "model/chat.h"
 
@@ -45,21 +50,20 @@ static json_t *token_text(const struct tokenizer *t, int32_t id) {
   return value ? value : json_string("");  // bytes that are no UTF-8 cannot be shown to a template
 }
 
-bool chat_encode(const struct chat *c, const json_t *variables, uint64_t now_ms,
-                 struct token_list *out, struct error *e) {
-  int32_t bos = tokenizer_bos(c->tokenizer);
-  struct buffer text = {0};
-  json_t *all =
-      json_copy((json_t *)(uintptr_t)variables);  // shallow: the caller's object stays as it is
-  json_object_set_new(all, "bos_token", token_text(c->tokenizer, bos));
-  json_object_set_new(all, "eos_token", token_text(c->tokenizer, tokenizer_eos(c->tokenizer)));
-  bool done = template_render(c->template, all, now_ms, &text, e);
+bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms, struct buffer *out,
+                 struct error *e) {
+  const struct tokenizer *t = c->tokenizer;
+  json_t *all = json_copy((json_t *)(uintptr_t)variables);  // shallow: the caller's stays as it is
+  json_object_set_new(all, "bos_token", token_text(t, tokenizer_bos(t)));
+  json_object_set_new(all, "eos_token", token_text(t, tokenizer_eos(t)));
+  bool done = template_render(c->template, all, now_ms, out, e);
   json_decref(all);
-  if (done) {
-    struct str bos_text = bos < 0 ? STR("") : tokenizer_bytes(c->tokenizer, bos);
-    bool has_bos = bos_text.length && str_starts(buffer_str(&text), bos_text);
-    tokenizer_encode(c->tokenizer, buffer_str(&text), !has_bos, true, out);
-  }
-  buffer_clear(&text);
   return done;
+}
+
+void chat_encode(const struct chat *c, struct str rendered, struct token_list *out) {
+  int32_t bos = tokenizer_bos(c->tokenizer);
+  struct str bos_text = bos < 0 ? STR("") : tokenizer_bytes(c->tokenizer, bos);
+  bool has_bos = bos_text.length && str_starts(rendered, bos_text);
+  tokenizer_encode(c->tokenizer, rendered, !has_bos, true, out);
 }

@@ -16,8 +16,10 @@ struct chat;
 struct chat *chat_new(const struct model *model, struct error *e);  // the model is borrowed
 void chat_free(struct chat *c);
 bool chat_is_fallback(const struct chat *c);
-// variables: what template.h's template_render takes.  bos_token and eos_token are added here;
-// messages must be there.  A BOS that the template wrote itself is not doubled.  Appends to *out;
-// untouched on failure.
-bool chat_encode(const struct chat *c, const json_t *variables, uint64_t now_ms,
-                 struct token_list *out, struct error *e);
+// variables: what template.h's template_render takes; bos_token and eos_token are added here,
+// messages must be there.  Appends the rendered text to *out; untouched on failure.
+bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms, struct buffer *out,
+                 struct error *e);
+// Appends the ids of rendered text, special tokens recognised; a BOS that the template wrote itself
+// is not doubled.
+void chat_encode(const struct chat *c, struct str rendered, struct token_list *out);

@@ -35,15 +35,9 @@ static const struct mark {
     MARK(0, "\x1f\x8b", "it is compressed with gzip: unpack it first"),
     MARK(0, "\x28\xb5\x2f\xfd", "it is compressed with zstd: unpack it first"),
     MARK(0, "BZh", "it is compressed with bzip2: unpack it first"),
-    MARK(0,
-         "\xfd"
-         "7zXZ",
-         "it is compressed with xz: unpack it first"),
+    MARK(0, "\3757zXZ", "it is compressed with xz: unpack it first"),
     MARK(0, "7z\xbc\xaf", "it is a 7z archive: unpack it first"),
-    MARK(0,
-         "\x7f"
-         "ELF",
-         "it is a program, not a model"),
+    MARK(0, "\177ELF", "it is a program, not a model"),
 #undef MARK
 };
 
@@ -61,6 +55,7 @@ static bool is_text(struct str start) {
   return true;
 }
 
+// Marks first: a zip or a pickle may hold text that would fool the later guesses.
 bool model_format_refuse(struct str file, struct error *e) {
   struct str start = {file.data, file.length < 64 ? file.length : 64};
   if (!file.length) return error_set(e, ERROR_INPUT, "the file is empty: fetch it again");

@@ -3,10 +3,12 @@
 // gguf.c: the GGUF container, versions 2 and 3, little-endian, read in place.
 //
 //   "GGUF" version:u32 tensors:u64 entries:u64
-//   entry  × entries: key:string type:u32 value           value of an array: type:u32 count:u64
-//   elements tensor × tensors: name:string n:u32 shape:u64×n type:u32 offset:u64 (from the start of
-//   the data) padding to general.alignment (32 unless the file says otherwise) data of the tensors,
-//   each aligned                      string: length:u64 bytes
+//   entry × entries     key:string type:u32 value
+//   tensor × tensors    name:string n:u32 shape:u64×n type:u32 offset:u64
+//   padding             to general.alignment, 32 unless the file says otherwise
+//   data                of the tensors, each aligned; their offsets count from here
+//
+//   string = length:u64 bytes           array value = type:u32 count:u64 elements
 //
 // One pass over the header with a cursor that cannot leave the file: every read asks `need` first,
 // so a length or count is compared with the bytes that are left before it is used, and nothing is
@@ -40,7 +42,7 @@ struct cursor {
   struct error *e;
 };
 
-// ---------------------------------------------------------------------------------- the cursor
+// ---- the cursor
 
 static bool bad(const struct cursor *c, uint64_t at, const char *what) {
   if (c->name.length)
@@ -50,6 +52,8 @@ static bool bad(const struct cursor *c, uint64_t at, const char *what) {
                    c->number, what, at);
 }
 
+// The one gate before every read: a length is compared with what is left of the file, never added
+// to anything first, so no sum can overflow.
 static bool need(const struct cursor *c, uint64_t bytes) {
   if (bytes <= c->file.length - c->at) return true;
   if (c->name.length)
@@ -100,7 +104,7 @@ static bool take_name(struct cursor *c, size_t most, struct str *out) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------- entries
+// ---- entries
 
 static bool take_type(struct cursor *c, enum gguf_type *out) {
   uint32_t type;
@@ -112,6 +116,8 @@ static bool take_type(struct cursor *c, enum gguf_type *out) {
 
 static bool skip_array(struct cursor *c, int depth);
 
+// Steps over the elements of a value without storing them; the typed readers come back for those
+// that somebody asks for.
 static bool skip_elements(struct cursor *c, enum gguf_type type, uint64_t count, int depth) {
   if (element_bytes[type]) {
     uint64_t bytes;
@@ -133,6 +139,8 @@ static bool skip_array(struct cursor *c, int depth) {
   return take_type(c, &type) && take_u64(c, &count) && skip_elements(c, type, count, depth);
 }
 
+// A value that is no array counts as an array of one, so that readers need a single way to get at
+// it.
 static bool take_entry(struct cursor *c, struct gguf_entry *out) {
   if (!take_name(c, MODEL_KEY_BYTES_MAX, &out->key) || !take_type(c, &out->type)) return false;
   out->items = out->type;
@@ -143,6 +151,7 @@ static bool take_entry(struct cursor *c, struct gguf_entry *out) {
   return skip_elements(c, out->items, out->count, 1);
 }
 
+// A key that is there twice is refused: which of the two a program takes is how such files deceive.
 static bool take_entries(struct gguf *g, struct cursor *c) {
   c->part = "key";
   g->entries = arena_new(&g->arena, g->entry_count * sizeof *g->entries);
@@ -159,6 +168,7 @@ static bool take_entries(struct gguf *g, struct cursor *c) {
   return true;
 }
 
+// Tensor offsets are multiples of the alignment, so it must be known before the tensors are read.
 static bool read_alignment(struct gguf *g, struct error *e) {
   int64_t alignment = DEFAULT_ALIGNMENT;
   if (!model_gguf_int(g, "general.alignment", 8, ALIGNMENT_MAX, &alignment, e)) return false;
@@ -169,8 +179,9 @@ static bool read_alignment(struct gguf *g, struct error *e) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------- tensors
+// ---- tensors
 
+// Every product is checked as it grows: later code may multiply any of the dimensions freely.
 static bool take_shape(struct cursor *c, struct tensor *t) {
   uint32_t dimensions;
   if (!take_u32(c, &dimensions)) return false;
@@ -188,6 +199,9 @@ static bool take_shape(struct cursor *c, struct tensor *t) {
   return true;
 }
 
+// The size follows from type and shape; the file does not state it.  A type without blocks cannot
+// be measured, so it must be refused here; types Motley merely lacks are refused by whoever needs
+// the tensor.
 static bool measure(struct cursor *c, struct tensor *t) {
   struct tensor_type type = model_tensor_type(t->type);
   uint64_t at = c->at - 12;  // where the type stands
@@ -202,6 +216,7 @@ static bool measure(struct cursor *c, struct tensor *t) {
   return true;
 }
 
+// One tensor's description.  Its data is placed later, when the end of the header is known.
 static bool take_tensor(struct gguf *g, struct cursor *c, size_t index) {
   struct tensor *t = &g->tensors.items[index];
   uint64_t start = c->at;
@@ -215,6 +230,7 @@ static bool take_tensor(struct gguf *g, struct cursor *c, size_t index) {
   return true;
 }
 
+// Names reach the map at once, which finds a second use of a name in constant time.
 static bool take_tensors(struct gguf *g, struct cursor *c) {
   c->part = "tensor";
   g->tensors.items = arena_new(&g->arena, g->tensors.count * sizeof *g->tensors.items);
@@ -250,6 +266,8 @@ static int by_offset(const void *a, const void *b) {
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+// Two tensors that share bytes are never right, and packing one would read the other's pages after
+// they were given back.  Sorted by place, only neighbours can overlap.
 static bool refuse_overlap(struct gguf *g, struct error *e) {
   const struct tensor **sorted = arena_new(&g->arena, g->tensors.count * sizeof *sorted);
   for (size_t i = 0; i < g->tensors.count; i++) sorted[i] = &g->tensors.items[i];
@@ -263,8 +281,9 @@ static bool refuse_overlap(struct gguf *g, struct error *e) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------- the whole
+// ---- the whole
 
+// Version 1 had 32-bit counts; a big-endian file shows its version in the upper half of the word.
 static bool check_version(uint32_t version, struct error *e) {
   if (version == 2 || version == 3) return true;
   if (version == 1)
@@ -279,15 +298,24 @@ static bool check_version(uint32_t version, struct error *e) {
                    "it says it is GGUF version %" PRIu32 "; Motley reads 2 and 3", version);
 }
 
+// A count is believed only if the file is long enough for that many of the smallest items, so that
+// tables sized by it stay in proportion to the file.
 static bool check_count(const struct cursor *c, const char *what, uint64_t count, uint64_t most,
                         uint64_t bytes_each) {
-  if (count <= most && count <= (c->file.length - c->at) / bytes_each) return true;
+  uint64_t left = c->file.length - c->at;
+  if (count > most)
+    return error_set(c->e, ERROR_INPUT,
+                     "its header counts %" PRIu64 " %s, but at most %" PRIu64
+                     " are possible: it is damaged; fetch it again",
+                     count, what, most);
+  if (count <= left / bytes_each) return true;
   return error_set(c->e, ERROR_INPUT,
-                   "its header counts %" PRIu64 " %s (at most %" PRIu64 "), but only %" PRIu64
-                   " bytes follow: it is cut short or damaged; fetch it again",
-                   count, what, most, c->file.length - c->at);
+                   "its header counts %" PRIu64 " %s, but only %" PRIu64
+                   " bytes follow: it is cut short; fetch it again",
+                   count, what, left);
 }
 
+// The parts in the order they lie in the file.
 static bool parse(struct gguf *g, struct cursor *c) {
   uint64_t tensors, entries;
   if (!take_u32(c, &g->version) || !check_version(g->version, c->e)) return false;
@@ -300,6 +328,7 @@ static bool parse(struct gguf *g, struct cursor *c) {
          place_data(g, c->at, c->e) && refuse_overlap(g, c->e);
 }
 
+// On failure everything found so far is dropped: there is no half-read file.
 bool model_gguf_open(struct gguf *g, struct str file, struct error *e) {
   *g = (struct gguf){.file = file};
   struct cursor c = {.file = file, .part = "header field", .e = e};

@@ -69,6 +69,8 @@ static bool differs(const struct gguf_entry *v, struct error *e) {
                    model_quote(v->key).text, v->offset);
 }
 
+// Arrays of equal numbers pass as one number: converters write per-layer settings so even where all
+// layers agree.
 bool model_gguf_int(const struct gguf *g, const char *key, int64_t low, int64_t high, int64_t *out,
                     struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
@@ -86,6 +88,7 @@ bool model_gguf_int(const struct gguf *g, const char *key, int64_t low, int64_t 
   return true;
 }
 
+// The comparison is written so that NaN fails it.
 bool model_gguf_float(const struct gguf *g, const char *key, double low, double high, double *out,
                       struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
@@ -99,6 +102,7 @@ bool model_gguf_float(const struct gguf *g, const char *key, double low, double 
   return true;
 }
 
+// A byte that is neither 0 nor 1 is no bool; C would take it for true and a bit test for false.
 bool model_gguf_bool(const struct gguf *g, const char *key, bool *out, struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
   if (!v) return true;
@@ -117,6 +121,7 @@ static struct str string_at(const struct gguf *g, uint64_t *at) {
   return s;
 }
 
+// The string stays in the file; it is no longer valid than the file's bytes.
 bool model_gguf_string(const struct gguf *g, const char *key, struct str *out, struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
   if (!v) return true;
@@ -126,6 +131,7 @@ bool model_gguf_string(const struct gguf *g, const char *key, struct str *out, s
   return true;
 }
 
+// Costs 16 bytes of arena for each string, which takes at least 8 in the file.
 bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out, uint64_t *count,
                         struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
@@ -142,6 +148,7 @@ bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out,
   return true;
 }
 
+// Copied, since a file need not align its arrays; infinite and NaN elements are refused here once.
 bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint64_t *count,
                        struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);
@@ -161,6 +168,7 @@ bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint6
   return true;
 }
 
+// Copied like the floats; whatever width the file used, elements must fit 32 bits.
 bool model_gguf_ints(struct gguf *g, const char *key, const int32_t **out, uint64_t *count,
                      struct error *e) {
   const struct gguf_entry *v = model_gguf_find(g, key);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// internal.h: what the files of src/model share.
+// internal.h: what the files of src/model share about model files and the architecture.
 //
-// A model file becomes a running model in four steps, each in a file of its own:
+// A file becomes a running model in steps, each in a file of its own:
 //
-//   bytes ──gguf.c──────▶ entries + tensor table ──settings.c──▶ llama_settings ─┐
-//         │                                     └─vocabulary.c─▶ tokenizer      ├─llama_load.c─▶
-//         struct llama └─llama2c.c──▶ tensor table + llama_settings + tokenizer ─────────────┘
-//         (llama.c runs it)
+//   GGUF ─gguf.c─▶ entries ─settings.c──▶ llama_settings ─┐
+//                │         └vocabulary.c▶ tokenizer       │
+//                └──────▶ tensor table ───────────────────┤
+//                                                         ├─llama_load.c─▶ struct llama ─llama.c
+//   llama2.c files ─llama2c.c─▶ the same three things ────┘
 //
-// Both readers end in the same three things, so nothing after them knows which format the file had.
-// Everything a reader hands out points into the file's bytes or into the reader's arena.
+// Nothing after the readers knows which format the file had.  Everything a reader hands out points
+// into the file's bytes or into the reader's arena.
 #pragma once
 
 #include "base/base.h"
@@ -27,15 +28,18 @@
 #define MODEL_WIDTH_MAX (1 << 17)  // embedding length, and heads × head length
 #define MODEL_FFN_MAX (1 << 20)
 #define MODEL_HEADS_MAX 1024
-#define MODEL_HEAD_DIM_MAX 1024
+#define MODEL_HEAD_DIM_MAX KERNEL_HEAD_DIM_MAX
 #define MODEL_VOCABULARY_MAX (1 << 21)
 #define MODEL_CONTEXT_MAX (1 << 23)  // positions; the longest llama published has 4 Mi
 
 // A name or text from a file, made fit for an error line: at most 64 bytes, printable ASCII.
 struct model_quoted {
-  char text[72];
+  char text[72];  // ends in "..." when the text was longer
 };
+// Returned by value: it lives as long as the call it is an argument of.
 struct model_quoted model_quote(struct str s);
+// Copies a name for people: valid UTF-8 without control characters, cut at a character.
+void model_text_copy(struct str s, char *out, size_t room);
 
 // ---- Tensors
 
@@ -45,8 +49,7 @@ struct tensor {
   struct str name;
   uint32_t type;      // ggml's number; see model_tensor_type
   int dimensions;     // 1..4
-  uint64_t shape[4];  // innermost first: a matrix [rows, columns] has shape {columns, rows}; the
-                      // rest is 1
+  uint64_t shape[4];  // innermost first: a matrix has {columns, rows}; what is left is 1
   uint64_t elements;  // product of the shape, < 2^63
   uint64_t offset;    // of the data in the file, bytes
   uint64_t bytes;
@@ -58,38 +61,31 @@ struct tensor_table {
   size_t count;
   struct map by_name;  // name → index
 };
+// NULL when there is no tensor of that name.
 const struct tensor *model_tensor_find(const struct tensor_table *t, const char *name);
-void model_tensor_print_shape(const struct tensor *t,
-                              char out[96]);  // "[576, 1536]", innermost first
+// "[576, 1536]", innermost first.
+void model_tensor_print_shape(const struct tensor *t, char out[96]);
 
-// What is known of a ggml type.  block == 0: the number was withdrawn, or is none.
+// What is known of one of ggml's types.  block is 0 where the number was withdrawn or never given.
 struct tensor_type {
   const char *name;  // "Q4_K"; "" for a number without a meaning
   uint16_t block;    // weights in a block
   uint16_t bytes;    // bytes of a block
 };
+// Any number may be asked for.
 struct tensor_type model_tensor_type(uint32_t number);
 // The kernel's format for a ggml type, or ERROR_UNSUPPORTED naming the type and the supported ones.
 bool model_tensor_dtype(const struct tensor *t, enum kernel_dtype *out, struct error *e);
 
 // ---- GGUF
 
-enum gguf_type {  // the numbers are the file's
-  GGUF_U8,
-  GGUF_I8,
-  GGUF_U16,
-  GGUF_I16,
-  GGUF_U32,
-  GGUF_I32,
-  GGUF_F32,
-  GGUF_BOOL,
-  GGUF_STRING,
-  GGUF_ARRAY,
-  GGUF_U64,
-  GGUF_I64,
-  GGUF_F64,
-  GGUF_TYPES
+// Types of metadata values; the numbers are the file's.
+// clang-format off
+enum gguf_type {
+  GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
+  GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPES
 };
+// clang-format on
 
 struct gguf_entry {
   struct str key;
@@ -112,7 +108,9 @@ struct gguf {
 };
 // Checks and indexes everything; on failure *g is cleared.
 bool model_gguf_open(struct gguf *g, struct str file, struct error *e);
+// What the entries and tensors of *g pointed to is gone afterwards, but for the file's own bytes.
 void model_gguf_clear(struct gguf *g);
+// NULL when there is no such key.
 const struct gguf_entry *model_gguf_find(const struct gguf *g, const char *key);
 
 // Readers of one value.  An absent key leaves *out as it was and returns true; a value of another
@@ -139,7 +137,7 @@ struct rope_settings {
   int rotated;  // dimensions turned in each head, even
   double base;  // 10000 for Llama 1 and 2
   enum rope_scaling scaling;
-  double factor;            // context is stretched by it; >= some small positive number
+  double factor;            // the context is stretched by it; > 0, 1 = not at all
   double original;          // positions trained before stretching (YaRN)
   double attention_factor;  // multiplies sin and cos
 };
@@ -152,7 +150,9 @@ struct llama_settings {
   struct model_config config;
   struct rope_settings rope;
 };
+// All but config.vocabulary, which the embedding tensor knows, and the summary (model.c).
 bool model_settings_read(const struct gguf *g, struct llama_settings *out, struct error *e);
+// The tokenizer in the metadata, which must have `vocabulary` tokens; NULL on failure.
 struct tokenizer *model_vocabulary_read(struct gguf *g, int vocabulary, struct error *e);
 // Limits and the relations between the numbers, whichever format they came from.
 bool model_settings_check(const struct llama_settings *s, struct error *e);
@@ -192,11 +192,12 @@ struct llama {
   struct arena arena;  // layers, vectors, rope frequencies
 };
 
-// Which tensor fills which slot, all shapes and types checked, nothing left over; nothing is loaded
-// yet. bound[layers × slots + globals]: NULL where an optional tensor is absent; owned by `arena`.
+// Which tensor fills which slot (llama_load.c draws it): all shapes and types checked, none left
+// over.
 struct llama_binding {
-  const struct tensor **bound;
+  const struct tensor **bound;  // [layers × slots + globals]; NULL = an optional one is absent
 };
+// Loads nothing yet.  The binding lives in `arena`.
 bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
                       struct arena *arena, struct llama_binding *out, struct error *e);
 // Packs the weights.  release: the tensors lie in a private mapping of the file, and pages that
@@ -204,7 +205,9 @@ bool model_llama_bind(const struct tensor_table *t, const struct llama_settings 
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
                       const struct llama_binding *b, struct kernel_context *kernel, bool release,
                       struct error *e);
+// Releases all of it; a zeroed or failed one too.
 void model_llama_clear(struct llama *l);
+// model.h's model_forward.
 void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
                          const struct model_batch *batch, float *logits);
 
@@ -216,8 +219,11 @@ struct llama2c {
   struct tensor_table tensors;  // under the names GGUF uses
   struct arena arena;
 };
+// Checks the header and that the file ends where its arrays do; on failure *l is cleared.
 bool model_llama2c_open(struct llama2c *l, struct str file, struct error *e);
+// Releases tables and names; the weights are the file's.
 void model_llama2c_clear(struct llama2c *l);
+// Reads a tokenizer file, which must hold exactly `vocabulary` tokens; NULL on failure.
 struct tokenizer *model_llama2c_tokenizer(struct str file, int vocabulary, struct error *e);
 // Finds the tok*.bin beside `path`; false when there is none or more than one.
 bool model_llama2c_find_tokenizer(const char *path, struct buffer *out, struct error *e);

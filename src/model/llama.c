@@ -2,13 +2,14 @@
 //
 // llama.c: the llama architecture, one forward pass.
 //
-//   x = embedding of the tokens                                   x: [tokens, width], the residual
-//   stream for every layer:
-//     q, k, v = W_q·n, W_k·n, W_v·n     with n = rms_norm(x)      k, v go into the cache
-//     x += W_o · attention(rope(q), cache)
-//     x += W_down · (silu(W_gate·n) * W_up·n)  with n = rms_norm(x)
-//   logits = W_classifier · rms_norm(x)                           only for the tokens that are
-//   asked for
+//   x = embedding of the tokens                  x: [tokens, width], the residual stream
+//   for every layer:
+//     n = rms_norm(x)
+//     q, k, v = W_q·n, W_k·n, W_v·n              rope on q and k; k, v go into the cache
+//     x += W_o · attention(q, cache)
+//     n = rms_norm(x)
+//     x += W_down · (silu(W_gate·n) * W_up·n)
+//   logits = W_classifier · rms_norm(x)          of the tokens that are asked for
 //
 // After the last layer's attention no token looks at another one any more, so from there on only
 // the rows whose logits are wanted go on: a long prompt needs one row of the last feed-forward
@@ -62,6 +63,7 @@ static void add_projected(struct llama *l, const struct kernel_weight *weight, c
   kernel_add(l->kernel, s->x, s->normed, (int64_t)tokens * width);
 }
 
+// Works on the first `tokens` rows of x, which in the last layer are the gathered ones only.
 static void feed_forward(struct llama *l, const struct llama_layer *w, int tokens) {
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
@@ -90,6 +92,7 @@ static void classify(struct llama *l, int tokens, float *logits) {
   kernel_matmul(l->kernel, &classifier, 1, s->normed, tokens, &logits);
 }
 
+// The architecture on one page; see the head of the file for the formulas.
 void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
                          const struct model_batch *b, float *logits) {
   const struct model_config *c = &l->settings.config;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// llama2c.c: the model and tokenizer files of llama2.c (its first, header-less-version format).
+// llama2c.c: the model and tokenizer files of llama2.c, in its first format, which has no mark.
 //
-//   model      dim hidden layers heads kv_heads vocabulary positions   7 × i32; vocabulary < 0: its
-//   own classifier
-//              f32 arrays in the order of `parts` below, each for all layers before the next one
-//              begins positions × head/2 cosines, then as many sines: ignored, rope.c makes them
+//   model      header      dim hidden layers heads kv_heads vocabulary positions, 7 × i32;
+//                          a negative vocabulary says that the classifier is a matrix of its own
+//              f32 arrays  in the order of `parts` below, each for all layers before the next one
+//              rotary      positions × head/2 cosines, then as many sines: ignored
+//              classifier  if it is one of its own
 //   tokenizer  longest:i32, then for each token score:f32 length:i32 bytes
 //
 // The arrays are cut into tensors with the names GGUF uses, so llama_load.c needs to know nothing
-// of this format. Fixed by the format: rms epsilon 1e-5, rotary base 10000, pairs side by side (as
-// in GGUF's llama). Tokens: 0 is unknown, 1 and 2 are BOS and EOS (spelled "\n<s>\n" in the
-// file), 3..258 the bytes; texts hold a plain space where SentencePiece has "▁".
+// of this format.  Fixed by the format: rms epsilon 1e-5, rotary base 10000, pairs side by side as
+// in GGUF's llama.  Tokens: 0 is unknown, 1 and 2 are BOS and EOS, 3..258 the bytes; texts hold a
+// plain space where SentencePiece has "▁".
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,8 +35,10 @@ static const struct {
     {"seq_len", MODEL_CONTEXT_MAX},
 };
 
-// ---------------------------------------------------------------------------------- the model
+// ---- the model
 
+// The sign of the vocabulary size says whether the embedding serves as classifier too.  INT32_MIN
+// has no positive counterpart and becomes 0, which the limits refuse.
 static bool read_header(struct str file, int32_t h[HEADER_FIELDS], bool *tied, struct error *e) {
   if (file.length < HEADER_BYTES)
     return error_set(e, ERROR_INPUT,
@@ -53,6 +56,7 @@ static bool read_header(struct str file, int32_t h[HEADER_FIELDS], bool *tied, s
   return true;
 }
 
+// What the header does not say is fixed by the format.
 static void fill_settings(const int32_t h[HEADER_FIELDS], struct llama_settings *s) {
   *s = (struct llama_settings){
       .config = {.architecture = "llama",
@@ -102,6 +106,8 @@ static bool cut_part(struct llama2c *l, struct str file, const struct part *p, u
   return true;
 }
 
+// Walks the file front to back.  It must end exactly behind the last array: a length that fits by
+// accident is unlikely, so this is also how another format is told from llama2.c.
 static bool cut_parts(struct llama2c *l, struct str file, bool tied, struct error *e) {
   const struct model_config *c = &l->settings.config;
   const int64_t key = (int64_t)c->kv_heads * c->head_dim;
@@ -141,6 +147,7 @@ static bool cut_parts(struct llama2c *l, struct str file, bool tied, struct erro
   return true;
 }
 
+// dim must divide by n_heads before head lengths derived from it mean anything.
 bool model_llama2c_open(struct llama2c *l, struct str file, struct error *e) {
   int32_t header[HEADER_FIELDS];
   bool tied = true;
@@ -162,7 +169,7 @@ void model_llama2c_clear(struct llama2c *l) {
   *l = (struct llama2c){0};
 }
 
-// ---------------------------------------------------------------------------------- the tokenizer
+// ---- the tokenizer
 
 // What a token is, and its text as SentencePiece writes it.
 static int32_t convert_token(int id, struct str raw, struct arena *arena, struct str *text) {
@@ -183,6 +190,7 @@ static int32_t convert_token(int id, struct str raw, struct arena *arena, struct
   return TOKEN_NORMAL;
 }
 
+// Lengths are signed in the file; a negative one must not become a huge unsigned one.
 static bool read_token(struct str file, size_t *at, int id, float *score, struct str *raw,
                        struct error *e) {
   int32_t length;
@@ -204,6 +212,7 @@ static bool read_token(struct str file, size_t *at, int id, float *score, struct
   return true;
 }
 
+// The file states no count: it belongs to the model whose vocabulary uses it up exactly.
 static struct tokenizer *read_tokens(struct str file, int vocabulary, struct arena *arena,
                                      struct error *e) {
   struct str *texts = arena_new(arena, (size_t)vocabulary * sizeof *texts), raw = {0};
@@ -234,6 +243,7 @@ static struct tokenizer *read_tokens(struct str file, int vocabulary, struct are
   return tokenizer_new(&s, e);
 }
 
+// Eight bytes a token are the least; with fewer the tables below would be out of proportion.
 struct tokenizer *model_llama2c_tokenizer(struct str file, int vocabulary, struct error *e) {
   struct arena arena = {0};
   struct tokenizer *t = NULL;
@@ -253,6 +263,7 @@ static bool is_tokenizer_name(struct str name) {
          str_equal((struct str){name.data + name.length - end.length, end.length}, end);
 }
 
+// Only an only child is taken: guessing between two tokenizers would give babble, not an error.
 bool model_llama2c_find_tokenizer(const char *path, struct buffer *out, struct error *e) {
   const char *slash = strrchr(path, '/');
   struct arena arena = {0};

@@ -7,8 +7,7 @@
 // mean wrong results).  Only then loading packs the matrices and converts the vectors, so a file
 // that cannot run is refused before any work.
 //
-//   bound: [layer 0: q k v ... | layer 1: ... | ... | embedding final_norm classifier
-//   rope_divisors]
+//   bound: [ layer 0: attn_norm q k v … | layer 1 | … | embedding final_norm classifier divisors ]
 //
 // Memory: a packed matrix is about as big as its tensor.  Pages of the mapped file that were packed
 // are given back at once, so the resident size stays near the size of the weights; the embedding
@@ -22,7 +21,7 @@
 
 #include "model/internal.h"
 
-// ---------------------------------------------------------------------------------- the slots
+// ---- the slots
 
 enum extent {
   ONE,
@@ -73,6 +72,7 @@ static const struct slot global_slots[GLOBAL_SLOTS] = {
     {"rope_freqs.weight", 0, ONE, HALF_TURN, true},
 };
 
+// Turns the names of sizes in the slot tables into numbers, once per model.
 static void measure(const struct llama_settings *s, uint64_t extents[EXTENTS]) {
   const struct model_config *c = &s->config;
   const int values[EXTENTS] = {1,
@@ -92,8 +92,9 @@ static const struct tensor *const *of_model(const struct llama_binding *b, int l
   return b->bound + (size_t)layers * LAYER_SLOTS;
 }
 
-// ---------------------------------------------------------------------------------- binding
+// ---- binding
 
+// rows is 1 for vectors, which have one dimension or a second one of 1.
 static bool check_shape(const struct tensor *t, uint64_t rows, uint64_t columns, struct error *e) {
   if (t->shape[0] == columns && t->shape[1] == rows && t->elements == rows * columns) return true;
   char shape[96];
@@ -110,6 +111,7 @@ struct binder {
   bool *used;  // [tensors->count]
 };
 
+// The type is checked here too, so that an unsupported one is refused before any packing.
 static bool bind_slot(struct binder *b, const struct slot *slot, const char *name,
                       const struct tensor **out, struct error *e) {
   const struct tensor *t = model_tensor_find(b->tensors, name);
@@ -124,6 +126,7 @@ static bool bind_slot(struct binder *b, const struct slot *slot, const char *nam
          model_tensor_dtype(t, &ignored, e);
 }
 
+// Layer slots are named by their layer's number in front.
 static bool bind_layer(struct binder *b, int layer, const struct tensor **out, struct error *e) {
   char name[MODEL_TENSOR_NAME_MAX + 1];
   for (size_t i = 0; i < LAYER_SLOTS; i++) {
@@ -144,6 +147,7 @@ static bool is_harmless(const struct tensor *t) {
          ends_with(t->name, STR(".attn_rot_embd"));
 }
 
+// A tensor that no slot took belongs to an operation that would be left out in silence.
 static bool refuse_unused(const struct binder *b, struct error *e) {
   for (size_t i = 0; i < b->tensors->count; i++)
     if (!b->used[i] && !is_harmless(&b->tensors->items[i]))
@@ -154,6 +158,7 @@ static bool refuse_unused(const struct binder *b, struct error *e) {
   return true;
 }
 
+// Globals come first: the embedding's absence says more than a missing layer.
 bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
                       struct arena *arena, struct llama_binding *out, struct error *e) {
   struct binder b = {.tensors = t, .used = arena_new(arena, t->count * sizeof(bool))};
@@ -168,7 +173,7 @@ bool model_llama_bind(const struct tensor_table *t, const struct llama_settings 
   return refuse_unused(&b, e);
 }
 
-// ---------------------------------------------------------------------------------- loading
+// ---- loading
 
 struct loader {
   struct llama *llama;
@@ -186,6 +191,7 @@ static void release_pages(const struct loader *l, const struct tensor *t) {
     madvise((void *)begin, end - begin, MADV_DONTNEED);  // advice: a refusal costs memory only
 }
 
+// From here on the packed copy is the matrix; the file's pages are not needed again.
 static bool load_matrix(const struct loader *l, const struct tensor *t, struct kernel_weight *out,
                         struct error *e) {
   enum kernel_dtype dtype;
@@ -207,6 +213,7 @@ static bool load_vector(const struct loader *l, const struct tensor *t, float **
   return true;
 }
 
+// The table says where in the struct each tensor goes and whether it is packed or converted.
 static bool load_layer(const struct loader *l, const struct tensor *const *bound,
                        struct llama_layer *layer, struct error *e) {
   for (size_t i = 0; i < LAYER_SLOTS; i++) {
@@ -219,6 +226,7 @@ static bool load_layer(const struct loader *l, const struct tensor *const *bound
   return true;
 }
 
+// Divisors come from the file and end in a division, so zero, negative and NaN are refused.
 static bool load_rope(const struct loader *l, const struct tensor *divisors, struct error *e) {
   const struct rope_settings *s = &l->llama->settings.rope;
   float *by = NULL;
@@ -235,6 +243,8 @@ static bool load_rope(const struct loader *l, const struct tensor *divisors, str
   return true;
 }
 
+// A tied embedding is packed once more as classifier: rows are looked up unpacked, products want
+// them interleaved.
 static bool load_globals(const struct loader *l, const struct tensor *const *bound,
                          struct error *e) {
   struct llama *m = l->llama;
@@ -246,7 +256,7 @@ static bool load_globals(const struct loader *l, const struct tensor *const *bou
          load_rope(l, bound[ROPE_DIVISORS], e) && load_matrix(l, classifier, &m->classifier, e);
 }
 
-// ---------------------------------------------------------------------------------- scratch
+// ---- scratch
 
 // One allocation, cut into the activations; each begins on a cache line.
 static bool reserve_scratch(struct llama *l, struct error *e) {
@@ -288,8 +298,9 @@ static bool reserve_kernel(struct llama *l, struct error *e) {
   return kernel_context_reserve(l->kernel, MODEL_BATCH_MAX, columns, c->context, e);
 }
 
-// ---------------------------------------------------------------------------------- the whole
+// ---- the whole
 
+// Memory first: a model that does not fit fails before its weights are read.
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
                       const struct llama_binding *b, struct kernel_context *kernel, bool release,
                       struct error *e) {
@@ -305,6 +316,7 @@ bool model_llama_load(struct llama *l, const struct llama_settings *s,
   return done;
 }
 
+// Also clears what a failed load left half done: zeroed weights clear to nothing.
 void model_llama_clear(struct llama *l) {
   for (int i = 0; l->layers && i < l->settings.config.layers; i++)
     for (size_t s = 0; s < LAYER_SLOTS; s++)

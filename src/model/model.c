@@ -22,8 +22,7 @@ struct model {
   struct file_map map;       // empty when the bytes are borrowed
 };
 
-// ---------------------------------------------------------------------------------- the config's
-// summary
+// ---- the config's summary
 
 struct type_count {
   const char *name;
@@ -49,18 +48,19 @@ static void summarise_types(const struct tensor_table *t, char *out, size_t size
                            counts[i].count);
 }
 
+// What people see of a model; computed while the tensor table is there.
 static void summarise(const struct tensor_table *t, struct str file, const char *path,
                       struct model_config *c) {
   const char *slash = strrchr(path, '/');
-  if (!c->name[0]) snprintf(c->name, sizeof c->name, "%s", slash ? slash + 1 : path);
+  if (!c->name[0]) model_text_copy(str_of(slash ? slash + 1 : path), c->name, sizeof c->name);
   for (size_t i = 0; i < t->count; i++) c->parameters += (int64_t)t->items[i].elements;
   c->file_bytes = file.length;
   summarise_types(t, c->types, sizeof c->types);
 }
 
-// ---------------------------------------------------------------------------------- the two
-// formats
+// ---- the two formats
 
+// Binding lives only until the weights are packed.
 static bool load(struct model *m, const struct tensor_table *t, const struct llama_settings *s,
                  struct kernel_context *kernel, bool mapped, struct error *e) {
   struct arena arena = {0};
@@ -84,6 +84,7 @@ static bool read_vocabulary_size(const struct gguf *g, struct model_config *c, s
   return true;
 }
 
+// Settings, tokenizer, weights, cheapest first: a wrong file is refused before gigabytes are read.
 static bool open_gguf(struct model *m, struct str file, bool mapped, const char *path,
                       struct kernel_context *kernel, struct error *e) {
   struct gguf g;
@@ -100,6 +101,7 @@ static bool open_gguf(struct model *m, struct str file, bool mapped, const char 
   return done;
 }
 
+// The tokenizer is a file of its own; an option names it or it lies beside the model.
 static bool open_llama2c_tokenizer(struct model *m, const char *path,
                                    const struct model_options *options, int vocabulary,
                                    struct error *e) {
@@ -113,6 +115,7 @@ static bool open_llama2c_tokenizer(struct model *m, const char *path,
   return done;
 }
 
+// The same order as for GGUF.
 static bool open_llama2c(struct model *m, struct str file, bool mapped, const char *path,
                          const struct model_options *options, struct kernel_context *kernel,
                          struct error *e) {
@@ -146,8 +149,9 @@ static bool open_any(struct model *m, struct str file, bool mapped, const char *
   return model_format_refuse(file, e);
 }
 
-// ---------------------------------------------------------------------------------- the front door
+// ---- the front door
 
+// Every refusal of whatever reader begins with the file's name, put in front here.
 struct model *model_open_bytes(struct str file, bool mapped, const char *name,
                                const struct model_options *options, struct kernel_context *kernel,
                                struct error *e) {
@@ -158,6 +162,7 @@ struct model *model_open_bytes(struct str file, bool mapped, const char *name,
   return NULL;
 }
 
+// The mapping outlives this call: embedding rows are read from it for as long as the model lives.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e) {
   struct file_map map = {0};

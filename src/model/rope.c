@@ -2,14 +2,13 @@
 //
 // rope.c: the frequencies of the rotary position embedding, with the ways of stretching a context.
 //
-// Pair i of a head turns by position × inverse[i].  Without scaling, inverse[i] = base^(-2i /
-// rotated), from 1 turn per 2π positions (i = 0) down to very slow ones.
+// Pair i of a head turns by position × inverse[i].  Without scaling inverse[i] is
+// base^(-2i / rotated): one radian per position for i = 0, down to very slow turns.
 //   linear   inverse / factor: all pairs slower.
-//   YaRN     pairs that make many turns within the trained context keep their speed (they tell near
-//   tokens apart);
-//            pairs that make less than about one turn are slowed by the factor; between, a linear
-//            ramp over i.  The magnitude 1 + 0.1 ln(factor) sharpens attention again.  (Peng et
-//            al., "YaRN", 2023.)
+//   YaRN     pairs that make many turns within the trained context keep their speed, since they
+//            tell near tokens apart; pairs that make less than about one turn are slowed by the
+//            factor; between, a linear ramp over i.  The magnitude 1 + 0.1 ln(factor) sharpens
+//            attention again.  (Peng et al., "YaRN", 2023.)
 //   Llama 3  the file brings a divisor for every pair.
 #include <math.h>
 
@@ -37,6 +36,7 @@ static double kept_share(const struct rope_settings *s, int pair) {
   return 1 - clamp((pair - first) / fmax(0.001, last - first), 0, 1);
 }
 
+// In double precision, once per model; the angles themselves are made by the kernel.
 void model_rope_prepare(const struct rope_settings *s, const float *divisors, float *inverse,
                         float *magnitude) {
   double factor = s->scaling == ROPE_NONE ? 1 : s->factor;

@@ -17,8 +17,7 @@
 
 #include "model/internal.h"
 
-// ---------------------------------------------------------------------------------- keys that are
-// numbers
+// ---- keys that are numbers
 
 // Fields of the settings that one key fills.  A field holds its default before.
 static const struct {
@@ -38,6 +37,7 @@ static const struct {
      false},
 };
 
+// Two keys have defaults that depend on others, filled in at the end.
 static bool read_numbers(const struct gguf *g, struct model_config *c, struct error *e) {
   for (size_t i = 0; i < COUNT_OF(numbers); i++) {
     int64_t value = 0;
@@ -52,8 +52,7 @@ static bool read_numbers(const struct gguf *g, struct model_config *c, struct er
   return true;
 }
 
-// ---------------------------------------------------------------------------------- keys that must
-// be neutral
+// ---- keys that must be neutral
 
 static const struct {
   const char *key;
@@ -93,6 +92,7 @@ static bool value_of(const struct gguf *g, const struct gguf_entry *v, const cha
   return model_gguf_float(g, key, -HUGE_VAL, HUGE_VAL, out, NULL);
 }
 
+// A value of a type that is no number cannot be judged neutral and is refused as well.
 static bool refuse_unusual(const struct gguf *g, struct error *e) {
   for (size_t i = 0; i < COUNT_OF(neutral_keys); i++) {
     const char *key = neutral_keys[i].key;
@@ -125,9 +125,9 @@ static bool check_window(const struct gguf *g, int context, struct error *e) {
                    window, context);
 }
 
-// ---------------------------------------------------------------------------------- rotary
-// positions
+// ---- rotary positions
 
+// Absent means linear, whose factor is then 1 or given by the old key.
 static bool read_scaling(const struct gguf *g, struct rope_settings *r, struct error *e) {
   static const struct {
     struct str name;
@@ -144,6 +144,7 @@ static bool read_scaling(const struct gguf *g, struct rope_settings *r, struct e
                    model_quote(name).text);
 }
 
+// A factor of 0 is what some converters write for "none".
 static bool read_rope(const struct gguf *g, const struct model_config *c, struct rope_settings *r,
                       struct error *e) {
   int64_t rotated = c->head_dim, original = c->context;
@@ -168,8 +169,9 @@ static bool read_rope(const struct gguf *g, const struct model_config *c, struct
   return true;
 }
 
-// ---------------------------------------------------------------------------------- the whole
+// ---- the whole
 
+// Comes first: what the other keys mean depends on it.
 static bool read_architecture(const struct gguf *g, struct model_config *c, struct error *e) {
   struct str name = {0};
   if (!model_gguf_string(g, "general.architecture", &name, e)) return false;
@@ -184,20 +186,14 @@ static bool read_architecture(const struct gguf *g, struct model_config *c, stru
   return true;
 }
 
-// general.name for people, cut at a character if it is long.
 static bool read_name(const struct gguf *g, struct model_config *c, struct error *e) {
   struct str name = {0};
   if (!model_gguf_string(g, "general.name", &name, e)) return false;
-  size_t at = 0;
-  for (int n; (n = str_utf8_length(name, at)) > 0 && at + (size_t)n < sizeof c->name;
-       at += (size_t)n) {
-    bool control = (unsigned char)name.data[at] < 0x20 || name.data[at] == 0x7f;
-    memcpy(c->name + at, control ? "?" : name.data + at, (size_t)n);
-  }
-  c->name[at] = 0;
+  model_text_copy(name, c->name, sizeof c->name);
   return true;
 }
 
+// For both formats: what each number's own limits cannot say.
 bool model_settings_check(const struct llama_settings *s, struct error *e) {
   const struct model_config *c = &s->config;
   if (c->heads % c->kv_heads)
@@ -218,6 +214,7 @@ bool model_settings_check(const struct llama_settings *s, struct error *e) {
   return true;
 }
 
+// Refusals go from the general to the particular, so that the line names the real reason.
 bool model_settings_read(const struct gguf *g, struct llama_settings *out, struct error *e) {
   struct llama_settings s = {0};
   struct model_config *c = &s.config;

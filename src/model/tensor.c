@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tensor.c: the names and sizes of ggml's tensor types, and looking tensors up.
+// tensor.c: the names and sizes of ggml's tensor types, looking tensors up, and showing what a file
+// calls things.
 //
 // Motley computes with six of the types; it knows the names and block sizes of all, so that a
 // file's layout can be checked and a refusal can say what the file holds.
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "model/internal.h"
 
@@ -34,6 +36,7 @@ static const struct {
 } supported[] = {{0, KERNEL_F32},  {1, KERNEL_F16},  {30, KERNEL_BF16},
                  {2, KERNEL_Q4_0}, {3, KERNEL_Q4_1}, {8, KERNEL_Q8_0}};
 
+// The refusal lists what is supported, since the way out is another file of the same model.
 bool model_tensor_dtype(const struct tensor *t, enum kernel_dtype *out, struct error *e) {
   for (size_t i = 0; i < COUNT_OF(supported); i++)
     if (supported[i].number == t->type) return *out = supported[i].dtype, true;
@@ -56,6 +59,7 @@ void model_tensor_print_shape(const struct tensor *t, char out[96]) {
   snprintf(out + at, 96 - at, "]");
 }
 
+// Returned by value, so that a call can stand among the arguments of error_set.
 struct model_quoted model_quote(struct str s) {
   struct model_quoted q;
   size_t n = s.length < 64 ? s.length : 64;
@@ -63,4 +67,14 @@ struct model_quoted model_quote(struct str s) {
     q.text[i] = s.data[i] >= 0x20 && s.data[i] <= 0x7e ? s.data[i] : '?';
   snprintf(q.text + n, sizeof q.text - n, "%s", n < s.length ? "..." : "");
   return q;
+}
+
+// Ends before the first byte that is no UTF-8, or where the room does.
+void model_text_copy(struct str s, char *out, size_t room) {
+  size_t at = 0;
+  for (int n; (n = str_utf8_length(s, at)) > 0 && at + (size_t)n < room; at += (size_t)n) {
+    bool control = (unsigned char)s.data[at] < 0x20 || s.data[at] == 0x7f;
+    memcpy(out + at, control ? "?" : s.data + at, (size_t)n);
+  }
+  out[at] = 0;
 }

@@ -27,6 +27,7 @@ static const struct str pre_with_bos[] = {
     {"tekken", 6}, {"lfm2", 4},     {"midm-2.0", 8},  {"chameleon", 9}, {"falcon-h1", 9},
 };
 
+// The kind decides the defaults of everything else.
 static bool read_kind(const struct gguf *g, const struct kind **out, struct error *e) {
   struct str name = {0};
   if (!model_gguf_string(g, "tokenizer.ggml.model", &name, e)) return false;
@@ -49,6 +50,7 @@ static bool check_length(const char *key, uint64_t count, int vocabulary, bool r
                    key, count, vocabulary);
 }
 
+// All lists run parallel to the tokens; scores and types may be absent, merges may not for BPE.
 static bool read_lists(struct gguf *g, int vocabulary, struct tokenizer_source *s,
                        struct error *e) {
   static const char tokens[] = "tokenizer.ggml.tokens", scores[] = "tokenizer.ggml.scores";
@@ -72,6 +74,8 @@ static bool read_lists(struct gguf *g, int vocabulary, struct tokenizer_source *
   return true;
 }
 
+// An id beyond the vocabulary would index past tables, or never be generated: a model that cannot
+// stop.
 static bool read_id(const struct gguf *g, const char *key, int vocabulary, int32_t *out,
                     struct error *e) {
   int64_t id = *out < vocabulary ? *out : -1;
@@ -85,6 +89,7 @@ static bool read_id(const struct gguf *g, const char *key, int vocabulary, int32
   return true;
 }
 
+// Each reader leaves the kind's default where the file says nothing.
 static bool read_special(const struct gguf *g, int vocabulary, struct tokenizer_source *s,
                          struct error *e) {
   return read_id(g, "tokenizer.ggml.bos_token_id", vocabulary, &s->bos, e) &&

@@ -561,6 +561,10 @@ bool fetch_file(const struct fetch_request *request, char *sha256_out, struct er
     t->request = request;
     done = open_part(t) && fetch_checked(t, digest) && finish_file(t);
   }
+  if (!done && t->file >= 0 && t->done == 0) {  // nothing came: nothing to go on from
+    unlink(t->part);
+    unlink(t->from);
+  }
   if (done && sha256_out) memcpy(sha256_out, digest, sizeof digest);
   transfer_close(t);
   memory_free(t);

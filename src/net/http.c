@@ -25,6 +25,7 @@
 // never from the functions that the handler itself calls.
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -56,6 +57,7 @@ static uint64_t wall_ms(const struct net_listener *n) {
 
 // ---- ends
 
+// A listener knows its connections only to count them and to cut them off at its end.
 static void list_remove(struct net_connection *c) {
   if (c->next) c->next->previous = c->previous;
   if (c->previous)
@@ -98,6 +100,7 @@ static bool is_reading(const struct net_connection *c) {
 // bytes wait, and starts again whenever the client took some.
 static bool send_some(struct net_connection *c) {
   size_t before = c->out_at;
+  assert(c->out_at <= c->out.length);
   while (net_connection_unsent(c)) {
     ssize_t n = send(c->watch.fd, c->out.data + c->out_at, net_connection_unsent(c), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
@@ -131,6 +134,7 @@ static void watch_as_needed(struct net_connection *c) {
 
 // ---- reading
 
+// Every phase ends by itself after a time of its own, whatever the client does.
 static void enter(struct net_connection *c, enum net_phase phase) {
   const struct net_http_limits *limits = &c->listener->limits;
   const uint32_t ms[] = {[PHASE_IDLE] = limits->idle_ms,
@@ -152,6 +156,7 @@ static void refuse(struct net_connection *c, const struct net_refusal *why) {
 
 static void deliver(struct net_connection *c) {
   const struct net_http_handler *h = &c->listener->handler;
+  assert(c->parser.state == PARSER_DONE);
   enter(c, PHASE_ANSWERING);
   net_timer_cancel(c->timer);  // the handler may think as long as it likes
   c->exchange = (struct net_exchange){.connection = c};
@@ -197,6 +202,8 @@ static bool has_left(const struct net_connection *c) {
   return c->half_closed && c->phase == PHASE_ANSWERING && c->exchange.answer != ANSWER_ENDED;
 }
 
+// May free the connection, so nothing follows an end.  Reading comes before looking at the half-
+// close: a request and the FIN behind it often arrive together, and the request still counts.
 static void connection_ready(void *context, uint32_t events) {
   struct net_connection *c = context;
   if (events & (EPOLLERR | EPOLLHUP)) return connection_end(c);
@@ -215,8 +222,11 @@ static void linger(struct net_connection *c) {
   watch_as_needed(c);
 }
 
+// The answer is with the kernel.  A kept connection goes on with what was read ahead, which may
+// hand the next request over at once.
 static void finish_exchange(struct net_connection *c) {
   bool keep = c->parser.keep_alive;
+  assert(net_connection_unsent(c) == 0 && c->exchange.answer == ANSWER_ENDED);
   call_closed(c, false);
   if (!keep) return linger(c);
   net_parser_reset(&c->parser);
@@ -232,6 +242,7 @@ static void call_drained(struct net_connection *c) {
   if (h->drained) h->drained(h->context, &c->exchange);
 }
 
+// Sends first, since everything else depends on what is left unsent.
 static void connection_turn(void *context) {
   struct net_connection *c = context;
   struct net_exchange *x = &c->exchange;
@@ -278,6 +289,7 @@ static void list_add(struct net_listener *n, struct net_connection *c) {
   n->connections++;
 }
 
+// NULL when the kernel will not watch one more descriptor; the caller closes it.
 static struct net_connection *connection_new(struct net_listener *n, int fd) {
   struct net_connection *c = memory_new(sizeof *c);
   c->watch = (struct net_watch){.fd = fd, .ready = connection_ready, .context = c};
@@ -293,6 +305,7 @@ static struct net_connection *connection_new(struct net_listener *n, int fd) {
   return c;
 }
 
+// Connections above the limit are taken too, a few at a time, to be told why they get no answer.
 static void welcome(struct net_listener *n, int fd, const struct sockaddr *address,
                     socklen_t length) {
   struct net_connection *c = NULL;
@@ -336,6 +349,7 @@ static void listener_pause(struct net_listener *n) {
   net_timer_set(n->pause, ACCEPT_PAUSE_MS);
 }
 
+// The listening socket is level-triggered: what is left over comes back in the next turn.
 static void listener_ready(void *context, uint32_t events) {
   struct net_listener *n = context;
   (void)events;
@@ -358,6 +372,7 @@ static void listener_ready(void *context, uint32_t events) {
 
 // ---- listening
 
+// The reasons people meet, each with what to do; anything else in the system's own words.
 static bool bind_error(struct error *e, const char *where, int why) {
   if (why == EADDRINUSE)
     return error_set(
@@ -374,6 +389,7 @@ static bool bind_error(struct error *e, const char *where, int why) {
   return error_set_errno(e, why, "cannot listen on %s", where);
 }
 
+// Numeric addresses only: looking names up would block, and could ask the network.
 static struct addrinfo *resolve(const char *address, int port, struct error *e) {
   char service[8];
   struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
@@ -387,6 +403,8 @@ static struct addrinfo *resolve(const char *address, int port, struct error *e) 
   return found;
 }
 
+// SO_REUSEADDR lets a restarted server have its port back at once; a port that another program
+// listens on stays refused.
 static int open_socket(const char *address, int port, struct error *e) {
   struct addrinfo *where = resolve(address, port, e);
   if (!where) return -1;
@@ -411,6 +429,7 @@ static int bound_port(int fd) {
                                        : ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
+// The numbers promised in net.h.
 static struct net_http_limits with_defaults(const struct net_http_limits *given) {
   struct net_http_limits l = given ? *given : (struct net_http_limits){0};
   if (!l.header_bytes) l.header_bytes = 64u << 10;
@@ -444,6 +463,7 @@ struct net_listener *net_http_listen(struct net_loop *l, const char *address, in
 
 int net_http_port(const struct net_listener *n) { return n->port; }
 
+// Must not be called from inside a handler's callback: the connection it came from is freed here.
 void net_http_close(struct net_listener *n) {
   if (!n) return;
   net_watch_remove(n->loop, &n->watch);

@@ -42,6 +42,7 @@ void *net_http_data(const struct net_exchange *x) { return x->data; }
 
 static void queue_turn(struct net_connection *c) { net_task_queue(c->listener->loop, &c->task); }
 
+// A body without length or chunks can only be ended by closing, whatever the client asked for.
 static void write_head(struct net_exchange *x, int status, const char *headers, size_t length) {
   struct net_connection *c = x->connection;
   const struct world *w = net_loop_world(c->listener->loop);
@@ -60,6 +61,8 @@ static bool is_head_request(const struct net_connection *c) {
   return c->parser.llhttp.method == HTTP_HEAD;
 }
 
+// A second answer to the same request is ignored: a handler that fails after it answered stays
+// harmless.
 void net_http_respond(struct net_exchange *x, int status, const char *headers, struct str body) {
   struct net_connection *c = x->connection;
   if (x->answer != ANSWER_NONE) return;
@@ -72,6 +75,7 @@ void net_http_respond(struct net_exchange *x, int status, const char *headers, s
   if (!x->silent) buffer_add_str(&c->out, body);
 }
 
+// HTTP/1.0 knows no chunks: there the end of the connection ends the body.
 void net_http_begin(struct net_exchange *x, int status, const char *headers) {
   struct net_connection *c = x->connection;
   if (x->answer != ANSWER_NONE) return;
@@ -82,6 +86,7 @@ void net_http_begin(struct net_exchange *x, int status, const char *headers) {
   write_head(x, status, headers, 0);
 }
 
+// An empty write must not become an empty chunk, which would end the body.
 bool net_http_write(struct net_exchange *x, struct str data) {
   struct net_connection *c = x->connection;
   if (x->answer == ANSWER_STREAMING && !x->silent && data.length) {
@@ -95,6 +100,7 @@ bool net_http_write(struct net_exchange *x, struct str data) {
   return !x->throttled;
 }
 
+// `drained` is not owed any more: there is nothing left to write.
 void net_http_end(struct net_exchange *x) {
   struct net_connection *c = x->connection;
   if (x->answer != ANSWER_STREAMING) return;

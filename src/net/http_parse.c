@@ -91,6 +91,8 @@ static bool next_line(struct str head, size_t *at, struct str *line) {
   return true;
 }
 
+// Counts the headers of that name, so that callers can refuse doubles; *first is "" when there is
+// none.
 static int find_header(const struct net_parser *p, const char *name, struct str *first) {
   struct str head = buffer_str(&p->head), line, value, wanted = str_of(name);
   size_t at = 0;
@@ -121,6 +123,7 @@ static int hex_value(char c) {
   return -1;
 }
 
+// "%4" and "%zz" are mistakes, not text: what one reader lets through the next may decode.
 static bool add_decoded(struct buffer *out, struct str s) {
   for (size_t i = 0; i < s.length; i++) {
     char c = s.data[i];
@@ -219,6 +222,8 @@ static bool check_body_headers(struct net_parser *p) {
   return p->state != PARSER_FAILED;
 }
 
+// The head as a whole: version, host, expectation, body, path, in that order, so that the first
+// thing wrong is the one reported.
 static int on_headers_complete(llhttp_t *llhttp) {
   struct net_parser *p = llhttp->data;
   p->http10 = llhttp->http_major == 1 && llhttp->http_minor == 0;
@@ -237,12 +242,20 @@ static int on_headers_complete(llhttp_t *llhttp) {
   return 0;
 }
 
+// Both an announced chunk and the bytes that come are held against the limit.
+static int check_room(struct net_parser *p, uint64_t length) {
+  if (length <= p->limits->body_bytes - p->body.length) return 0;
+  refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
+  return -1;
+}
+
+static int on_chunk_header(llhttp_t *llhttp) {
+  return check_room(llhttp->data, llhttp->content_length);
+}
+
 static int on_body(llhttp_t *llhttp, const char *at, size_t length) {
   struct net_parser *p = llhttp->data;
-  if (length > p->limits->body_bytes - p->body.length) {
-    refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
-    return -1;
-  }
+  if (check_room(p, length)) return -1;
   buffer_add(&p->body, at, length);
   return 0;
 }
@@ -256,6 +269,7 @@ static int on_message_complete(llhttp_t *llhttp) {
 
 static const llhttp_settings_t callbacks = {.on_url = on_url,
                                             .on_headers_complete = on_headers_complete,
+                                            .on_chunk_header = on_chunk_header,
                                             .on_body = on_body,
                                             .on_message_complete = on_message_complete};
 
@@ -271,10 +285,13 @@ static size_t execute(struct net_parser *p, const char *data, size_t length) {
 
 // ---- the head, line by line
 
+// What is wrong with a line ending in LF, or NULL.  These are the bytes on which two HTTP readers
+// may disagree about where a header or a request ends.
 static const char *line_fault(struct str line) {
   if (line.length < 2 || line.data[line.length - 2] != '\r') return "a line ends in LF without CR";
   if (line.data[0] == ' ' || line.data[0] == '\t')
     return "a header line is folded or begins with a space";
+  if (line.data[0] == ':') return "a header line has no name";
   for (size_t i = 0; i + 2 < line.length; i++) {
     unsigned char c = (unsigned char)line.data[i];
     if ((c < 0x20 && c != '\t') || c == 0x7F) return "a header line has a control character in it";
@@ -282,11 +299,20 @@ static const char *line_fault(struct str line) {
   return NULL;
 }
 
+// llhttp would take any number of spaces; others would not, and two readers of one request must
+// agree.
+static bool is_request_line(struct str line) {
+  int spaces = 0;
+  for (size_t i = 0; i < line.length; i++) spaces += line.data[i] == ' ' || line.data[i] == '\t';
+  return spaces == 2;
+}
+
 static void end_head(struct net_parser *p) {
   llhttp_init(&p->llhttp, HTTP_REQUEST, &callbacks);
   p->llhttp.data = p;
   execute(p, p->head.data, p->head.length);
-  if (p->state == PARSER_HEAD) refuse_llhttp(p, HPE_INTERNAL);  // llhttp saw no end where one is
+  if (p->state == PARSER_HEAD)  // llhttp waits for more: the preface of HTTP/2 ends elsewhere
+    refuse_llhttp(p, p->llhttp.method == HTTP_PRI ? HPE_INVALID_VERSION : HPE_INTERNAL);
 }
 
 // The head now ends in LF: judges the line that it closes.
@@ -301,6 +327,8 @@ static void end_line(struct net_parser *p) {
       refuse_bad(p, "there are too many blank lines before the request");
     return;
   }
+  if (p->line_start == 0 && !is_request_line(line))
+    return refuse_bad(p, "the request line is not of the form METHOD PATH HTTP/1.1");
   p->line_start = p->head.length;
   if (blank) return end_head(p);
   if (++p->lines > HEADER_LINES_MAX)
@@ -315,6 +343,7 @@ static void check_first_byte(struct net_parser *p, char c) {
     refuse_bad(p, "the request line does not begin with a known method");
 }
 
+// One line at most, so that everything after the head stays untouched for the body.
 static size_t feed_head(struct net_parser *p, const char *data, size_t length) {
   const char *newline = memchr(data, '\n', length);
   size_t taken = newline ? (size_t)(newline - data) + 1 : length;
@@ -327,6 +356,8 @@ static size_t feed_head(struct net_parser *p, const char *data, size_t length) {
   return taken;
 }
 
+// Chunk extensions and trailers are skipped, not stored, but a client could send them for ever;
+// they may only be a small multiple of the body.
 static size_t feed_body(struct net_parser *p, const char *data, size_t length) {
   size_t taken = execute(p, data, length);
   p->wants_continue = false;
@@ -337,6 +368,7 @@ static size_t feed_body(struct net_parser *p, const char *data, size_t length) {
   return taken;
 }
 
+// The head may end within `data` and the body begin there.
 size_t net_parser_feed(struct net_parser *p, const char *data, size_t length) {
   size_t taken = 0;
   while (taken < length && p->state == PARSER_HEAD)

@@ -73,6 +73,7 @@ static void write_date(uint64_t wall_ms, struct buffer *out) {
                months[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
+// Connection is written only where it differs from the version's default.
 void net_response_write_head(const struct net_head *head, uint64_t wall_ms, struct buffer *out) {
   buffer_print(out, "HTTP/1.1 %d %s\r\n", head->status, reason_of(head->status));
   write_date(wall_ms, out);
@@ -93,6 +94,7 @@ void net_response_write_chunk(struct str data, struct buffer *out) {
   buffer_add_text(out, "\r\n");
 }
 
+// The texts are our own and plain ASCII, so nothing in them needs escaping.
 void net_response_write_refusal(const struct net_refusal *r, bool with_body, uint64_t wall_ms,
                                 struct buffer *out) {
   struct buffer body = {0};

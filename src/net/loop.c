@@ -15,6 +15,7 @@
 // list touched by the loop's thread only. Events of one epoll_wait may belong to watches that an
 // earlier event of the same batch removed; removal therefore blanks them in the batch.
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -111,6 +112,7 @@ static void heap_rise(struct net_loop *l, struct net_timer *t) {
   heap_put(l, at, t);
 }
 
+// The heap's other half of a repair: a timer that grew later moves below its earlier children.
 static void heap_sink(struct net_loop *l, struct net_timer *t) {
   size_t at = t->place;
   for (size_t child; (child = 2 * at + 1) < l->timers; at = child) {
@@ -128,9 +130,11 @@ struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *conte
   return t;
 }
 
+// The last timer takes the hole; it may belong above or below it, so both directions are tried.
 void net_timer_cancel(struct net_timer *t) {
   struct net_loop *l = t->loop;
   if (t->place == NOT_SET) return;
+  assert(t->place < l->timers && l->heap[t->place] == t);
   struct net_timer *moved = l->heap[--l->timers];
   if (moved != t) {
     heap_put(l, t->place, moved);
@@ -142,6 +146,8 @@ void net_timer_cancel(struct net_timer *t) {
 
 bool net_timer_is_set(const struct net_timer *t) { return t->place != NOT_SET; }
 
+// The order of setting is part of the key: two timers due in the same nanosecond fire as they were
+// set, on every machine.
 void net_timer_set(struct net_timer *t, uint64_t delay_ms) {
   struct net_loop *l = t->loop;
   net_timer_cancel(t);
@@ -196,6 +202,7 @@ void net_task_queue(struct net_loop *l, struct net_task *t) {
   l->last = t;
 }
 
+// A task may be cancelled by another one of the same turn, so it has to leave from the middle too.
 void net_task_cancel(struct net_loop *l, struct net_task *t) {
   if (!t->queued) return;
   if (t->next)
@@ -236,6 +243,7 @@ static void woken(void *context, uint32_t events) {
   if (read(l->wake.fd, &count, sizeof count) < 0) return;
 }
 
+// Only the first post of a turn wakes the loop; the others ride along, whatever their number.
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context) {
   pthread_mutex_lock(&l->lock);
   struct post_list *p = &l->posted;
@@ -249,6 +257,7 @@ void net_loop_post(struct net_loop *l, void (*function)(void *context), void *co
   if (first) wake_up(l);
 }
 
+// The lock is held for the swap alone: a posted call may post again, and lands in the next turn.
 static void run_posts(struct net_loop *l) {
   pthread_mutex_lock(&l->lock);
   struct post_list taken = l->posted;
@@ -262,6 +271,7 @@ static void run_posts(struct net_loop *l) {
 
 // ---- the loop
 
+// On failure net_loop_free takes what half exists; descriptors not opened are -1.
 struct net_loop *net_loop_new(const struct world *world, struct error *e) {
   struct net_loop *l = memory_new(sizeof *l);
   l->world = world ? world : world_real();
@@ -277,6 +287,7 @@ struct net_loop *net_loop_new(const struct world *world, struct error *e) {
   return l;
 }
 
+// Posts still waiting are dropped: what they would have touched is gone or going.
 void net_loop_free(struct net_loop *l) {
   if (!l) return;
   if (l->epoll_fd >= 0) close(l->epoll_fd);
@@ -288,6 +299,8 @@ void net_loop_free(struct net_loop *l) {
   memory_free(l);
 }
 
+// The flag is taken back when seen, so that a loop stopped once can run again (a server drains that
+// way).
 bool net_loop_run(struct net_loop *l, struct error *e) {
   while (!atomic_exchange(&l->stopping, false)) {
     l->event_count = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, sleep_ms(l));

@@ -41,11 +41,11 @@ class Terminal:
 
 t = Terminal(BINARY, 'run', model, '--temp', '0', '-n', '400')
 c.check('it greets', t.wait_for('>>> '))
-t.type('What is the capital of France?\r')
+t.type('What is 2+2?\r')
 answer = t.wait_for(r'\n>>> ')
-c.check('it answers', answer and 'Paris' in answer, answer)
-t.type('Count from 1 to 1000.\r')
-c.check('it starts to answer', t.wait_for('1[^0].*2'))
+c.check('it answers', answer and '4' in answer, answer)
+t.type('Write a list of numbers from 1 to 50.\r')
+c.check('it starts to answer', t.wait_for(r'50\.\r\n.*[3-9]'))
 t.type('\x03')
 c.check('Ctrl-C stops the answer', t.wait_for(r'\(stopped\).*>>> ', 30))
 c.check('the program lives', t.process.poll() is None)
@@ -64,10 +64,10 @@ c.check('several lines are one entry', t.wait_for(r'(?i)hello.*>>> ', 60))
 t.type('\x04')
 t.wait_for('$^', 2)
 c.check('Ctrl-D leaves with status 0', t.process.wait(30) == 0)
-c.check('history is kept', 'capital of France' in open(env['MOTLEY_HOME'] + '/chat-history').read().replace('\\040', ' '))
+c.check('history is kept', 'What is 2+2?' in open(env['MOTLEY_HOME'] + '/chat-history').read().replace('\\040', ' '))
 
-piped = subprocess.run([BINARY, 'run', model, '--temp', '0', '-n', '12'], input=b'What is the capital of France?\n',
+piped = subprocess.run([BINARY, 'run', model, '--temp', '0', '-n', '12'], input=b'What is 2+2?\n',
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-c.check('piped input talks', piped.returncode == 0 and b'Paris' in piped.stdout and b'>>>' not in piped.stdout,
+c.check('piped input talks', piped.returncode == 0 and b'4' in piped.stdout and b'>>>' not in piped.stdout,
         piped.stdout)
 c.finish()

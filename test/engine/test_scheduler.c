@@ -39,7 +39,7 @@ static void check_pages(const struct engine *en) {
   const struct page_pool *p = &en->pool;
   int *uses = calloc((size_t)p->count, sizeof *uses),
       *children = calloc((size_t)p->count, sizeof *children);
-  int held = 0, private_pages = 0, free_pages = 0;
+  int held = 0, free_pages = 0;
   count_uses(&en->running, uses);
   count_uses(&en->waiting, uses);
   for (int32_t i = p->free_first, n = p->free_count; n; i = p->pages[i].bucket_next, n--) {
@@ -49,7 +49,6 @@ static void check_pages(const struct engine *en) {
   for (int i = 0; i < p->count; i++) {
     assert_int_equal(p->pages[i].references, uses[i]);
     held += uses[i] > 0;
-    private_pages += uses[i] > 0 && !p->pages[i].known;
     assert_true(p->pages[i].known || uses[i] <= 1);
     if (p->pages[i].known && p->pages[i].parent >= 0) {
       assert_true(p->pages[p->pages[i].parent].known);

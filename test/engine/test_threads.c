@@ -144,6 +144,22 @@ static void consumers_and_engine_share_nothing_unlocked(void **state) {
   engine_free(en);
 }
 
+// Reading a ring that was full wakes the engine, until the answer is whole.
+static void check_goes_on(struct engine_stream *s) {
+  struct engine_event event = {0};
+  int empty = 0;
+  for (int count = 0; event.kind != EVENT_END && empty < 10000;) {
+    if (engine_stream_next(s, &event)) {
+      if (event.kind == EVENT_TOKEN) count++;
+      continue;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    empty++;
+  }
+  assert_int_equal(event.kind, EVENT_END);
+  assert_int_equal(event.generated_tokens, 197);
+}
+
 // An engine with nothing to do uses no processor time: its thread's clock stands still.
 static void idle_is_asleep(void **state) {
   (void)state;
@@ -173,13 +189,48 @@ static void idle_is_asleep(void **state) {
     asleep = before.tv_sec == after.tv_sec && before.tv_nsec == after.tv_nsec;
   }
   assert_true(asleep);
+  check_goes_on(s);
   engine_stop(en);
   engine_stream_free(s);
   engine_free(en);
 }
 
+// A callback that takes its time while another thread frees the stream: what it works on is
+// released right after, so a free that did not wait would be seen by the sanitizers.
+struct slow_bell {
+  atomic_bool called, touched;
+};
+static void ring_slowly(void *context) {
+  struct slow_bell *b = context;
+  b->called = true;
+  nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+  b->touched = true;
+}
+static void freeing_waits_for_a_callback_under_way(void **state) {
+  (void)state;
+  struct fake_model model = {.vocabulary = VOCABULARY};
+  struct engine_backend backend = fake_backend(&model);
+  struct engine_options options = {.context = 200, .cache_bytes = 20 * backend.page_bytes};
+  struct error e = {0};
+  struct engine *en = engine_new_backend(&backend, &options, &e);
+  assert_true(engine_start(en, &e));
+  int32_t prompt[3] = {1, 2, 3};
+  struct engine_request r = {.prompt = prompt,
+                             .prompt_count = 3,
+                             .top_logprobs = -1,
+                             .sampling = engine_sampling_default()};
+  struct slow_bell *bell = calloc(1, sizeof *bell);
+  struct engine_stream *s = engine_submit(en, &r, ring_slowly, bell, &e);
+  while (!bell->called) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+  engine_stream_free(s);
+  assert_true(bell->touched);
+  free(bell);
+  engine_free(en);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(consumers_and_engine_share_nothing_unlocked),
-                                     cmocka_unit_test(idle_is_asleep)};
+                                     cmocka_unit_test(idle_is_asleep),
+                                     cmocka_unit_test(freeing_waits_for_a_callback_under_way)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

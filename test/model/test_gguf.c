@@ -61,7 +61,7 @@ static bool check_exact(struct str file, struct error *e) {
   return done;
 }
 
-// ---------------------------------------------------------------------------- right files
+// ---- right files
 
 static void values_come_back(void **state) {
   (void)state;
@@ -106,6 +106,23 @@ static void values_come_back(void **state) {
   buffer_clear(&file);
 }
 
+static void names_are_made_fit_for_people(void **state) {
+  (void)state;
+  char out[8];
+  model_text_copy(STR("a\nb\x7f"), out, sizeof out);
+  assert_string_equal(out, "a?b?");
+  model_text_copy(STR("äöüß"), out, sizeof out);  // two bytes each: three fit
+  assert_string_equal(out, "äöü");
+  model_text_copy(STR("ab\xff"
+                      "cd"),
+                  out, sizeof out);
+  assert_string_equal(out, "ab");
+  assert_string_equal(model_quote(STR("zw\xc3\xb6lf\n")).text, "zw??lf?");
+  char longest[200];
+  memset(longest, 'x', sizeof longest);
+  assert_int_equal(strlen(model_quote((struct str){longest, sizeof longest}).text), 64 + 3);
+}
+
 static void wrong_types_and_ranges_are_named(void **state) {
   (void)state;
   struct gguf_writer w = {0};
@@ -148,7 +165,7 @@ static void a_written_model_is_accepted(void **state) {
     }
 }
 
-// ---------------------------------------------------------------------------- damaged files
+// ---- damaged files
 
 static size_t header_length(struct str file) {
   struct gguf g;
@@ -232,6 +249,7 @@ static const struct hostile hostile_fields[] = {
     {"token_embd.weight", 0, 4, 5, "1 to 4 dimensions"},
     {"token_embd.weight", 4, 8, 0, "one of its dimensions is 0"},
     {"token_embd.weight", 4, 8, 1ull << 60, "more than 2^63"},
+    {"token_embd.weight", 4, 8, 1ull << 55, "more than 2^63"},
     {"token_embd.weight", 4, 8, 33, "no whole number of blocks"},
     {"token_embd.weight", 12, 8, 1ull << 50, "but the file ends at byte"},
     {"token_embd.weight", 20, 4, 12, "no whole number of blocks"},
@@ -271,7 +289,34 @@ static void hostile_fields_are_refused_by_name(void **state) {
   buffer_clear(&file);
 }
 
-// ---------------------------------------------------------------------------- unusual models
+// The right number of weights in another shape.
+static void a_matrix_folded_otherwise_is_refused(void **state) {
+  (void)state;
+  struct buffer file = {0};
+  struct arena arena = {0};
+  struct llama_settings s;
+  struct llama_binding b;
+  struct gguf g;
+  struct error e;
+  test_model_build(&tiny, &file);
+  assert_true(model_gguf_open(&g, buffer_str(&file), &e));
+  assert_true(model_settings_read(&g, &s, &e));
+  s.config.vocabulary = 292;
+  assert_true(model_llama_bind(&g.tensors, &s, &arena, &b, &e));
+  struct tensor *t =
+      &g.tensors.items[model_tensor_find(&g.tensors, "blk.0.attn_q.weight") - g.tensors.items];
+  *t = (struct tensor){t->name,     t->type,   3,        {32, 1, 32, 1},
+                       t->elements, t->offset, t->bytes, t->data};
+  assert_false(model_llama_bind(&g.tensors, &s, &arena, &b, &e));
+  assert_string_equal(e.text,
+                      "tensor \"blk.0.attn_q.weight\" has the shape [32, 1, 32], but its "
+                      "settings ask for [32, 32]");
+  arena_clear(&arena);
+  model_gguf_clear(&g);
+  buffer_clear(&file);
+}
+
+// ---- unusual models
 
 static void add_nothing(struct gguf_writer *w) { (void)w; }
 static void add_experts(struct gguf_writer *w) { gguf_writer_u32(w, "llama.expert_count", 8); }
@@ -327,7 +372,7 @@ static void unusual_models_are_refused_by_name(void **state) {
   }
 }
 
-// ---------------------------------------------------------------------------- other formats
+// ---- other formats
 
 static const struct {
   struct str bytes;
@@ -360,11 +405,13 @@ static void other_formats_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(values_come_back),
+      cmocka_unit_test(names_are_made_fit_for_people),
       cmocka_unit_test(wrong_types_and_ranges_are_named),
       cmocka_unit_test(a_written_model_is_accepted),
       cmocka_unit_test(cut_at_every_length),
       cmocka_unit_test(every_header_byte_changed),
       cmocka_unit_test(hostile_fields_are_refused_by_name),
+      cmocka_unit_test(a_matrix_folded_otherwise_is_refused),
       cmocka_unit_test(unusual_models_are_refused_by_name),
       cmocka_unit_test(other_formats_are_named),
   };

@@ -14,12 +14,13 @@ where V is the file's version, so a test knows every byte of it.  Paths:
   /careless/SIZE/N   the same, but ignores If-Range and so mixes versions; its ETag tells
   /mixing/SIZE/N     the same without any validator: only a digest notices
   /shifted/SIZE/N    hangs up after N bytes, then sends ranges from 10 bytes further on
-  /chunked/SIZE      no Content-Length
+  /chunked/SIZE[/NAME]   no Content-Length
   /slow/SIZE         10 KB every 50 ms
   /status/CODE[/N]   that status, for the first N requests; then a file of 1,000 bytes
   /redirect/PORT/PATH…   302 to that path, on "localhost" at PORT where PORT is not 0
   /loop              302 to itself
-  /files/NAME        the file NAME of the folder given as argument, with ranges
+  /files/PATH        that file below the folder given as argument, with ranges; index.html for a folder
+  /slow-files/PATH   the same, 10 KB every 50 ms
   /log               what was asked so far, one line each: PATH|Range|If-Range|Authorization
 """
 import http.server
@@ -28,6 +29,8 @@ import re
 import sys
 import threading
 import time
+import urllib.parse
+import zlib
 
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else "."
 
@@ -43,8 +46,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def handle(self):
+        try:
+            super().handle()
+        except ConnectionError:
+            pass  # the other side was killed
+
     def do_GET(self):
-        parts = self.path.split("?")[0].strip("/").split("/")
+        parts = [urllib.parse.unquote(part) for part in self.path.split("?")[0].strip("/").split("/")]
         with self.lock:
             self.counts[self.path] = self.counts.get(self.path, 0) + 1
             self.nth = self.counts[self.path]
@@ -57,7 +66,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     # Sends data (honouring Range unless told not to); cut: hang up after so many bytes of the body.
-    def send_file_data(self, data, etag=None, modified=None, ranges=True, conditional=True, cut=None, shift=0, pause=0):
+    def send_file_data(self, data, etag=None, modified=None, ranges=True, conditional=True, cut=None, shift=0, pause=0,
+                       kind=None):
         status, start = 200, 0
         match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
         condition = self.headers.get("If-Range")
@@ -69,7 +79,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 206:
             self.send_header("Content-Range", "bytes %d-%d/%d" % (len(data) - len(body), len(data) - 1, len(data)))
-        for name, value in (("ETag", etag), ("Last-Modified", modified)):
+        for name, value in (("ETag", etag), ("Last-Modified", modified), ("Content-Type", kind)):
             if value:
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
@@ -127,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve_slow(self, size):
         self.send_file_data(content(int(size)), etag='"v0"', pause=0.05)
 
-    def serve_chunked(self, size):
+    def serve_chunked(self, size, *_):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -149,12 +159,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve_loop(self):
         self.send_plain(302, b"", {"Location": "/loop"})
 
-    def serve_files(self, *names):
+    def serve_files(self, *names, pause=0):
         path = os.path.join(FOLDER, *names)
+        if os.path.isdir(path):
+            path = os.path.join(path, "index.html")
         if not os.path.isfile(path):
             return self.send_plain(404)
         with open(path, "rb") as file:
-            self.send_file_data(file.read(), etag='"%s"' % names[-1])
+            data = file.read()
+        kind = "text/html" if path.endswith(".html") else "application/octet-stream"
+        self.send_file_data(data, etag='"%08x"' % zlib.crc32(data), kind=kind, pause=pause)
+
+    def serve_slow_files(self, *names):
+        self.serve_files(*names, pause=0.05)
 
     def serve_log(self):
         self.send_plain(200, "".join(line + "\n" for line in self.log).encode())

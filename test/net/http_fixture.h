@@ -69,8 +69,9 @@ static void answer_hello(struct net_exchange *x) {
 }
 
 static void count_to_three(struct net_exchange *x) {
+  static const char *const words[] = {"one ", "two ", "thre"};
   net_http_begin(x, 200, "");
-  for (int i = 1; i <= 3; i++) net_http_write(x, (struct str){"one two three " + 4 * (i - 1), 4});
+  for (size_t i = 0; i < COUNT_OF(words); i++) net_http_write(x, str_of(words[i]));
   net_http_write(x, STR(""));
   net_http_end(x);
 }

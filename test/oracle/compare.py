@@ -8,6 +8,9 @@ What it shows
   greedy      20 prompts, 64 tokens each, for SmolLM2 as it comes and for random-weight llama models in F32, F16,
               BF16 and Q8_0.  Where the two differ, the first difference is printed with llama.cpp's two best logits
               there: a difference counts as a tie only when Motley took the second best and the two lie within 0.01.
+              A yardstick goes with it: llama.cpp against itself, its default cache (f16, flash attention) against
+              an f32 cache.  Weights of 4 bits come with activations of 8 bits; a difference in the last bit of a
+              sum now and then moves one of them by a whole step, so two right programs drift apart by as much.
   perplexity  2,000 tokens of English (the GPL's text, which every Debian has) for SmolLM2 re-encoded as Q4_0 and
               Q4_1; the two perplexities must lie within 0.5 % of each other.
 
@@ -68,7 +71,7 @@ def build(llama):
     return os.path.join(ROOT, 'build', 'motley_oracle'), theirs
 
 
-def compare_greedy(name, ours, theirs, prompts):
+def compare_greedy(name, ours, theirs, prompts, quiet=False):
     same = ties = wrong = 0
     worst = 0.0
     for prompt in prompts:
@@ -82,13 +85,13 @@ def compare_greedy(name, ours, theirs, prompts):
             gap = best[1] - second[1]
             tie = mine[0] == second[0] and gap <= TIE
             ties, wrong = ties + tie, wrong + (not tie)
-            print('  %s: %r differs at token %d: Motley %d, llama.cpp %d (%.5f) then %d (%.5f): gap %.5f%s'
+            quiet or print('  %s: %r differs at token %d: Motley %d, llama.cpp %d (%.5f) then %d (%.5f): gap %.5f%s'
                   % (name, prompt[:24], step, mine[0], best[0], best[1], second[0], second[1], gap,
                      ' (a tie)' if tie else '  WRONG'))
             break
         else:
             same += 1
-    print('%-28s greedy: %d of %d prompts equal for %d tokens, %d differ at a tie, %d wrong; '
+    print('%-32s greedy: %d of %d prompts equal for %d tokens, %d differ at a tie, %d wrong; '
           'largest difference of a best logit %.5f' % (name, same, len(prompts), STEPS, ties, wrong, worst))
     return wrong == 0
 
@@ -98,7 +101,7 @@ def compare_perplexity(name, ours, theirs, tokens):
     (a, n), (b, m) = ours.nll(ids), theirs.nll(ids)
     pa, pb = math.exp(a / n), math.exp(b / m)
     good = n == m and abs(pa / pb - 1) <= PERPLEXITY
-    print('%-28s perplexity over %d of %d tokens: Motley %.4f, llama.cpp %.4f, ratio %.5f%s'
+    print('%-32s perplexity over %d of %d tokens: Motley %.4f, llama.cpp %.4f, ratio %.5f%s'
           % (name, n, len(ids), pa, pb, pa / pb, '' if good else '  WRONG'))
     return good
 
@@ -107,6 +110,10 @@ def make_model(path, *arguments):
     if not os.path.exists(path):
         subprocess.check_call([sys.executable, os.path.join(ROOT, 'scripts/random-model.py'), *arguments, path])
     return path
+
+
+def smollm2_as(kind, model):
+    return make_model(os.path.join(WORK, 'smollm2-%s.gguf' % kind), '--requantize', model, '--type', kind)
 
 
 def main():
@@ -125,9 +132,12 @@ def main():
         path = make_model(os.path.join(WORK, 'random-%s.gguf' % kind), '--type', kind, '--tokenizer', o.model,
                           '--seed', '7')
         jobs.append(('random weights ' + kind, path, compare_greedy, prompts))
+    for kind in ('F32', 'F16', 'BF16', 'Q8_0'):
+        jobs.append(('SmolLM2 as ' + kind, smollm2_as(kind, o.model), compare_greedy, prompts))
     for kind in ('Q4_0', 'Q4_1', 'Q8_0', 'F16', 'BF16', 'F32'):
-        path = make_model(os.path.join(WORK, 'smollm2-%s.gguf' % kind), '--requantize', o.model, '--type', kind)
-        jobs.append(('SmolLM2 as ' + kind, path, compare_perplexity, 600 if o.quick else 2000))
+        jobs.append(('SmolLM2 as ' + kind, smollm2_as(kind, o.model), compare_perplexity, 600 if o.quick else 2000))
+    itself = Engine(theirs_path, o.model, o.threads, 'f32'), Engine(theirs_path, o.model, o.threads)
+    compare_greedy('(llama.cpp against itself, Q4_1)', *itself, prompts, quiet=True)
     passed = 0
     for name, path, compare, what in jobs:
         ours, theirs = Engine(ours_path, path, o.threads), Engine(theirs_path, path, o.threads)

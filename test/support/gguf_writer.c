@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gguf_writer.c: see gguf_writer.h; src/model/gguf.c draws the layout.
+// gguf_writer.c: GGUF files from three growing buffers: metadata entries, tensor descriptions and
+// tensor data.  Finishing puts a header in front and padding between; src/model/gguf.c draws the
+// whole.  Nothing is checked: a test may well want a file that is wrong.
 
-#include "support/gguf_writer.h"
+#include "gguf_writer.h"
 
 enum { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };  // GGUF's value types
 

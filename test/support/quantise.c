@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantise.c: see quantise.h.  Every block is written and read by one small function per format;
-// a table lists them.
+// quantise.c: weights into blocks and back.  Each format has one small function that writes a block
+// and one that reads it, straight from its definition; a table lists them.
 
-#include "support/quantise.h"
+#include "quantise.h"
 
 #include <math.h>
 #include <string.h>

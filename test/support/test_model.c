@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_model.c: see test_model.h.
+// test_model.c: random llama models from one generator, splitmix64, seeded by the options.
+//
+// Settings, tokenizer and weights are written in a fixed order, matrices row by row through
+// quantise.c, so a file depends on the options alone.
 
-#include "support/test_model.h"
+#include "test_model.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "base/world.h"
-#include "support/gguf_writer.h"
-#include "support/quantise.h"
+#include "gguf_writer.h"
+#include "quantise.h"
 
 struct test_model_options test_model_defaults(const struct test_model_options *o) {
   struct test_model_options d = *o;
@@ -25,7 +28,7 @@ struct test_model_options test_model_defaults(const struct test_model_options *o
   return d;
 }
 
-// ---------------------------------------------------------------------------- the tokenizer
+// ---- the tokenizer
 
 struct vocabulary {
   struct arena arena;
@@ -119,7 +122,7 @@ static void write_tokenizer(struct gguf_writer *w, const struct test_model_optio
   arena_clear(&v.arena);
 }
 
-// ---------------------------------------------------------------------------- the settings
+// ---- the settings
 
 static void write_settings(struct gguf_writer *w, const struct test_model_options *o) {
   gguf_writer_string(w, "general.architecture", STR("llama"));
@@ -143,7 +146,7 @@ static void write_settings(struct gguf_writer *w, const struct test_model_option
     gguf_writer_u32(w, "llama.rope.scaling.original_context_length", (uint32_t)o->rope_original);
 }
 
-// ---------------------------------------------------------------------------- the weights
+// ---- the weights
 
 struct weights {
   struct gguf_writer *writer;

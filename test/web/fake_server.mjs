@@ -74,7 +74,8 @@ const json = (response, code, body) => {
   response.writeHead(code, { 'Content-Type': 'application/json' });
   response.end(JSON.stringify(body));
 };
-const refuse = (response, code, type, message) => json(response, code, { error: { message, type, code: null } });
+const refuse = (response, status, type, message, code = null) =>
+  json(response, status, { error: { message, type, code, param: null } });
 const sleep = (ms) => new Promise((wake) => setTimeout(wake, ms));
 
 async function chat(request, response) {
@@ -127,7 +128,7 @@ const server = createServer(async (request, response) => {
   if (mode.key && request.headers.authorization !== `Bearer ${mode.key}`)
     return refuse(response, 401, 'authentication_error', 'wrong key');
   if (url.pathname === '/api/status') return json(response, 200, status());
-  if (mode.loading) return refuse(response, 503, 'server_error', 'The model is loading.');
+  if (mode.loading) return refuse(response, 503, 'server_error', 'the model is loading; try again in a moment', 'loading');
   if (url.pathname === '/v1/models') return json(response, 200, { data: [{ id: 'smollm2-135m-instruct', object: 'model' }] });
   if (url.pathname === '/v1/chat/completions') return chat(request, response).catch(() => response.destroy());
   return refuse(response, 404, 'not_found_error', `no such path: ${url.pathname}`);

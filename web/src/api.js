@@ -19,7 +19,7 @@ const STATUS_WORDS = {
   404: 'The server does not know this model.',
   413: 'The message is too long for the server.',
   429: 'The server is busy. Try again in a moment.',
-  503: 'The model is loading.',
+  503: 'The server cannot answer now. Try again in a moment.',
 };
 
 // The server's own message (OpenAI's error shape) says most; without one the status does.
@@ -29,7 +29,7 @@ async function errorOf(response) {
   const { status } = response;
   const words = status === 401 ? STATUS_WORDS[401] : said || STATUS_WORDS[status];
   return new PlainError(words || `The server answered with status ${status}.`,
-                        { loading: status === 503, locked: status === 401 });
+                        { loading: status === 503 && body?.error?.code === 'loading', locked: status === 401 });
 }
 
 async function request(path, { key, ...options } = {}) {

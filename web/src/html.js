@@ -11,7 +11,7 @@ export const html = htm.bind(h);
 const ICONS = {
   plus: 'M12 5v14M5 12h14',
   send: 'M12 19V5M5.5 11.5 12 5l6.5 6.5',
-  stop: 'M7 7h10v10H7z',
+  stop: 'M6.5 6.5h11v11h-11z',
   copy: 'M9 9h10v11H9zM5 15V4h10',
   check: 'M5 12.5 10 17 19 7',
   again: 'M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4',
@@ -24,7 +24,7 @@ const ICONS = {
 };
 
 export const Icon = ({ name }) => html`
-  <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[name]} /></svg>`;
+  <svg class="icon icon-${name}" viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[name]} /></svg>`;
 
 // A button that shows an icon only; its label is for screen readers and the tooltip.
 export const IconButton = ({ icon, label, ...rest }) => html`

@@ -33,10 +33,13 @@ const Figure = ({ label, value, detail, name, children }) => html`
 const Facts = ({ rows }) => html`
   <dl>${rows.map(([term, value]) => html`<div><dt>${term}</dt><dd>${value}</dd></div>`)}</dl>`;
 
+// "Q4_1 x210, F32 x61" → "Q4_1 ×210" and so on, each of which stays on one line.
+const types = (text) => text.split(', ').map((type, i) => html`${i ? ', ' : ''}<span>${type.replace(' x', ' ×')}</span>`);
+
 const modelRows = (model) => [
   ['Parameters', count(model.parameters)],
   ['Architecture', model.architecture],
-  ['Weights', model.types],
+  ['Weights', types(model.types)],
   ['File', bytes(model.file_bytes)],
   ['Context', `${whole(model.context)} tokens`],
   ['Shape', `${model.layers} layers × ${whole(model.width)}`],

@@ -39,26 +39,32 @@ const STATES = {
   unreachable: 'No answer',
 };
 
-// A side of the page; Escape sends it away where it slides.
+const closeDrawer = () => (drawer.value = null);
+addEventListener('keydown', (event) => event.key === 'Escape' && closeDrawer());
+
+// A side of the page.  Where it slides in, it takes the focus, and gives it back when it goes.
 function Side({ name, label, children }) {
   const element = useRef(null);
-  const away = !STANDS[name].value && drawer.value !== name;
+  const slides = !STANDS[name].value;
+  const open = slides && drawer.value === name;
   useEffect(() => {
-    if (drawer.value === name) element.current.querySelector('button')?.focus();
-  }, [drawer.value]);
-  const onKeyDown = (event) => event.key === 'Escape' && (drawer.value = null);
+    if (!open) return undefined;
+    const before = document.activeElement;
+    element.current.querySelector('button').focus();
+    return () => before.focus();
+  }, [open]);
+  const away = slides && !open;
   return html`
-    <aside id=${name} ref=${element} class="side ${name} ${away ? 'away' : ''}" aria-label=${label} inert=${away}
-      onKeyDown=${onKeyDown}>
-      ${!STANDS[name].value && html`
-        <div class="side-close"><${IconButton} icon="close" label="Close" onClick=${() => (drawer.value = null)} /></div>`}
+    <aside id=${name} ref=${element} class="side ${name} ${away ? 'away' : ''}" aria-label=${label} inert=${away}>
+      ${slides && html`
+        <div class="side-close"><${IconButton} icon="close" label="Close" onClick=${closeDrawer} /></div>`}
       ${children}
     </aside>`;
 }
 
 function goTo(id) {
   currentId.value = id;
-  drawer.value = null;
+  closeDrawer();
 }
 
 // Deleting asks once more, in place.
@@ -107,9 +113,9 @@ const TopBar = () => html`
 
 const App = () => html`
   <${Chats} />
-  <main><${TopBar} /><${Chat} /></main>
+  <main inert=${drawer.value !== null}><${TopBar} /><${Chat} /></main>
   <${Side} name="machine" label="Model and machine"><${Machine} /><//>
-  ${drawer.value && html`<div class="shade" onClick=${() => (drawer.value = null)} />`}
+  ${drawer.value && html`<div class="shade" onClick=${closeDrawer} />`}
   <${Settings} open=${settingsOpen.value} onClose=${() => (settingsOpen.value = false)} />`;
 
 render(html`<${App} />`, document.getElementById('app'));

@@ -7,7 +7,7 @@
 
 const struct kernel_leaves kernel_leaves_avx512 = {
     .isa = KERNEL_ISA_AVX512,
-    .few_tokens = 6,
+    .few_tokens = 32,
     .convert = {NULL, kernel_avx512_convert_f16, kernel_avx512_convert_bf16,
                 kernel_avx512_convert_q8},
     .bf16_native = true,

@@ -135,7 +135,7 @@ bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64
   if (!kernel_context_reserve(k, 1, columns, 0, e)) return false;
   size_t groups = (size_t)kernel_round_up(rows, GROUP_ROWS) / GROUP_ROWS;
   size_t bytes = groups * kernel_pack_group_bytes(dtype, columns);
-  uint8_t *packed = memory_try_big(bytes, "packed weights", e);
+  uint8_t *packed = kernel_memory_take(k, bytes, e);
   if (!packed) return false;
   struct pack_job job = {dtype, rows, columns, source, packed};
   pool_run(k->pool, pack_groups, &job);
@@ -144,6 +144,6 @@ bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64
 }
 
 void kernel_weight_clear(struct kernel_weight *w) {
-  memory_free_big(w->packed, w->packed_bytes);
+  kernel_memory_release(w->packed);
   *w = (struct kernel_weight){0};
 }
