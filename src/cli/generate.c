@@ -30,6 +30,12 @@ static void on_interrupt(int number) {
   interrupted = 1;
 }
 
+void generate_arm_interrupt(void) {
+  struct sigaction action = {.sa_handler = on_interrupt};
+  interrupted = 0;
+  sigaction(SIGINT, &action, NULL);
+}
+
 static struct engine_sampling sampling_of(const struct generate_options *o) {
   struct engine_sampling s = engine_sampling_default();
   s.temperature = (float)o->temperature;
@@ -92,8 +98,8 @@ bool generate_text(struct engine *engine, const struct token_list *prompt,
   struct engine_stream *stream = engine_submit(engine, &request, NULL, NULL, e);
   if (!stream) return false;
   struct sigaction action = {.sa_handler = on_interrupt}, before;
-  interrupted = 0;
   sigaction(SIGINT, &action, &before);
+  if (before.sa_handler != on_interrupt) interrupted = 0;
   bool done = consume(engine, stream, show, context, result, e);
   sigaction(SIGINT, &before, NULL);
   engine_stream_free(stream);
