@@ -57,7 +57,7 @@ PREFIXES = {
 # Variables that are not constant, each with its reason.
 STATICS = {
     ("base", "lowest_level"): "the log's level, set in main before threads start",
-    ("cli", "line_dropped"): "a signal handler reaches nothing else",
+    ("cli", "screen_changed"): "a signal handler reaches nothing else",
     ("cli", "interrupted"): "a signal handler reaches nothing else",
     ("cli", "signalled_server"): "a signal handler reaches nothing else",
 }

@@ -47,7 +47,7 @@ static void open_editor(struct talk *t) {
   if (!edit || !t->history) return;
   history(t->history, &event, H_SETSIZE, HISTORY_LINES);
   history(t->history, &event, H_SETUNIQUE, 1);
-  prompt_install(&t->prompt, edit);
+  cli_prompt_install(&t->prompt, edit);
   el_set(edit, EL_HIST, history, t->history);
   struct store *s = store_open(NULL, &ignored);
   if (!s) return;
@@ -75,7 +75,8 @@ static void remember(struct talk *t, const char *line) {
 static bool edit_entry(struct talk *t, const char *prompt, struct buffer *line) {
   int length;
   t->prompt.text = prompt;
-  const char *text = prompt_read(&t->prompt, &length);
+  const char *text = cli_prompt_read(&t->prompt, &length);
+  if (!text) printf("\n");  // the shell's prompt begins a line
   if (!text) return false;
   if (t->prompt.dropped) return true;
   remember(t, text);

@@ -179,7 +179,7 @@ static const struct {
     {L"motley-suspend", L"stop until the shell goes on", suspend, {L"^Z"}},
 };
 
-void prompt_install(struct prompt *p, EditLine *edit) {
+void cli_prompt_install(struct prompt *p, EditLine *edit) {
   p->edit = edit;
   el_set(edit, EL_CLIENTDATA, p);
   el_set(edit, EL_PROMPT, prompt_text);
@@ -206,7 +206,7 @@ static void ask_for_marked_pastes(const struct prompt *p, bool on) {
   fflush(stdout);
 }
 
-const char *prompt_read(struct prompt *p, int *length) {
+const char *cli_prompt_read(struct prompt *p, int *length) {
   struct sigaction action = {.sa_handler = on_screen_change};  // no SA_RESTART: the read returns
   struct sigaction before[2];
   p->dropped = false;

@@ -13,8 +13,8 @@ struct prompt {
 };
 
 // Takes the editor's client data, prompt and keys for itself; `p` stays where it is.
-void prompt_install(struct prompt *p, EditLine *edit);
+void cli_prompt_install(struct prompt *p, EditLine *edit);
 
 // The entry with its newline, valid until the next call; lines inside are parted by '\n'.  NULL at
 // the end of input.
-const char *prompt_read(struct prompt *p, int *length);
+const char *cli_prompt_read(struct prompt *p, int *length);

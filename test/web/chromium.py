@@ -18,8 +18,10 @@ import subprocess
 import tempfile
 import time
 
+# The blink settings: a mouse is there, also where the machine has none.
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage --hide-scrollbars
+--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4
 --no-default-browser-check --remote-debugging-pipe about:blank""".split()
 
 KEYS = {  # name: (code, virtual key, text)

@@ -5,9 +5,10 @@
 //
 // Usage: node test/web/fake_server.mjs [PORT]      (0 = any; prints "http://127.0.0.1:PORT")
 // What the last message begins with chooses the answer:
-//   "markdown" every element · "long" 400 words · "slow" ten tokens a second · "error" a refusal · "cut" no end ·
-//   "hostile" markup that must stay text
-// POST /fake/mode?loading=1|0 makes it say 503 as while a model loads; ?key=K makes it want an API key.
+//   "markdown" every element · "long" 400 words · "slow" ten tokens a second · "error" a message that is too long ·
+//   "busy" a full queue · "cut" no end · "hostile" markup that must stay text
+// POST /fake/mode?loading=1|0 makes it say 503 as while a model loads; ?key=K makes it want an API key; ?gone=1|0 makes
+// it drop every connection; ?bare=1|0 makes it know nothing of the machine.
 // GET /fake/asked is the body of the newest chat request.
 
 import { createServer } from 'node:http';
@@ -19,7 +20,7 @@ import { buildFiles } from '../../scripts/embed-assets.mjs';
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const files = new Map((await buildFiles(join(root, 'web'))).map((file) => [file.path, file]));
 const started = Date.now();
-const mode = { loading: false, key: '' };
+const mode = { loading: false, gone: false, bare: false, key: '' };
 let lastAsked = null;
 const engine = { running: 0, waiting: 0, pages: 512, pages_used: 0, requests: 0, prompt_tokens: 0, generated_tokens: 0 };
 
@@ -66,10 +67,10 @@ const status = () => ({
     name: 'SmolLM2 135M Instruct', architecture: 'llama', parameters: 134515008, types: 'Q4_1 x210, F32 x61, Q8_0 x1',
     file_bytes: 98_000_000, context: 8192, layers: 30, width: 576, heads: 9, kv_heads: 3, vocabulary: 49152,
   },
-  processor: { name: 'AMD EPYC 9354 32-Core Processor', cores: 2, isa: 'avx512-bf16',
-               load_percent: 12 + 70 * engine.running + 9 * Math.sin(Date.now() / 3000) },
-  memory: { total: 24 * 2 ** 30, available: 15.5 * 2 ** 30, resident: 310 * 2 ** 20 },
-  engine: { ...engine, prefill_tok_s: engine.running ? 812.4 : 0, decode_tok_s: engine.running ? 38.2 : 0 },
+  processor: mode.bare ? null : { name: 'AMD EPYC 9354 32-Core Processor', cores: 2, isa: 'avx512-bf16',
+                                 load_percent: 12 + 70 * engine.running + 9 * Math.sin(Date.now() / 3000) },
+  memory: mode.bare ? null : { total: 24 * 2 ** 30, available: 15.5 * 2 ** 30, resident: 310 * 2 ** 20 },
+  engine: mode.loading ? null : { ...engine, prefill_tok_s: engine.running ? 812.4 : 0, decode_tok_s: engine.running ? 38.2 : 0 },
 });
 
 const json = (response, code, body) => {
@@ -87,7 +88,9 @@ async function chat(request, response) {
   lastAsked = asked;
   const last = asked.messages.at(-1).content;
   if (last.startsWith('error'))
-    return refuse(response, 400, 'invalid_request_error', 'The conversation has 9,000 tokens; this model takes 8,192.');
+    return refuse(response, 400, 'invalid_request_error', 'The conversation has 9,000 tokens; this model takes 8,192.',
+                  'context_length_exceeded');
+  if (last.startsWith('busy')) return refuse(response, 429, 'server_error', 'too many requests wait already', 'busy');
   const [, text, delay] = ANSWERS.find(([start]) => last.startsWith(start));
   const pieces = text.match(/\s*\S+|\s+$/g).slice(0, asked.max_tokens);
   const send = (event) => response.write(`data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`);
@@ -118,13 +121,15 @@ async function chat(request, response) {
 
 const server = createServer(async (request, response) => {
   const url = new URL(request.url, 'http://x');
+  if (mode.gone && !url.pathname.startsWith('/fake/')) return request.destroy();
   const file = files.get(url.pathname);
   if (file) {
     response.writeHead(200, { 'Content-Type': file.type, 'Content-Security-Policy': "default-src 'self'" });
     return response.end(file.content);
   }
   if (url.pathname === '/fake/mode') {
-    if (url.searchParams.has('loading')) mode.loading = url.searchParams.get('loading') === '1';
+    for (const name of ['loading', 'gone', 'bare'])
+      if (url.searchParams.has(name)) mode[name] = url.searchParams.get(name) === '1';
     mode.key = url.searchParams.get('key') ?? mode.key;
     return json(response, 200, mode);
   }

@@ -127,6 +127,11 @@ def test_chat(browser):
     check('regenerating asks the same again', [m['role'] for m in asked()['messages']] == roles)
     page.open(url + '/')
     page.wait("document.querySelector('.chat-title')")
+    check('a page loaded again shows the chat it had', page.value("document.querySelectorAll('.answer').length") == 2)
+    page.click('.new-chat')
+    page.open(url + '/')
+    page.wait("document.querySelector('.chat-title')")
+    check('or the new one', page.value("document.querySelectorAll('.answer').length") == 0)
     page.click('.chat-title')
     check('chats are kept', page.value("document.querySelectorAll('.answer').length") == 2)
     page.click('.new-chat')
@@ -158,7 +163,7 @@ def test_stop(browser):
     say(page, 'slow once more')
     page.wait("document.querySelector('.live .prose')?.innerText.length > 20")
     page.open(url + '/')
-    page.click('.chat-title')
+    page.wait("document.querySelector('.answer')")
     check('a page left in the middle keeps its part', page.value("document.querySelectorAll('.answer').length") == 3 and
           'Stopped.' in last_answer(page), page.text())
 
@@ -220,8 +225,30 @@ def test_trouble(browser):
     say(page, 'error')
     until_answered(page)
     check('a refusal is told in the server\'s words', 'this model takes 8,192' in page.text('.failure'))
-    check('and can be tried again', page.text('.again') == 'Try again')
-    say(page, 'cut')
+    check('the same again is not offered', page.text('.again') == '' and page.text('.edit') == 'Edit message')
+    page.click('.edit')
+    page.wait("document.querySelector('%s').value === 'error'" % FIELD)
+    page.press('Escape')
+    page.wait("document.querySelector('%s').value === ''" % FIELD)
+    check('editing can be left', page.text('.question') == 'error' and page.text('.failure') != '')
+    page.click('.edit')
+    page.wait("document.activeElement.value === 'error'")
+    page.value("document.activeElement.select()")
+    page.type('a shorter one')
+    page.press('Enter')
+    page.wait("document.querySelector('.prose')")
+    until_answered(page)
+    check('an edited message takes the place of the old one',
+          [m['content'] for m in asked()['messages']] == ['a shorter one'] and page.text('.question') == 'a shorter one')
+    say(page, 'busy')
+    until_answered(page, 2)
+    check('a busy server can be asked again', 'too many' in page.text('.failure') and page.text('.again') == 'Try again')
+    page.click('.edit')
+    page.wait("document.activeElement.value === 'busy'")
+    page.value("document.activeElement.select()")
+    page.type('cut')
+    page.press('Enter')
+    page.wait("document.querySelectorAll('.prose').length === 2")
     until_answered(page, 2)
     check('a cut connection is told', 'cut in the middle' in last_answer(page), last_answer(page))
     check('what came of it is kept', 'Rainbows' in last_answer(page), last_answer(page))
@@ -236,13 +263,21 @@ def test_trouble(browser):
     check('a message waits for the model', 'Rainbows' in last_answer(page) and page.text('.failure') == '')
     mode(key='secret')
     page.wait("document.querySelector('.state.locked')")
-    open_settings(page)
+    say(page, 'hello')
+    until_answered(page, 2)
+    page.click('.give-key')
+    page.wait("document.querySelector('dialog').open")
+    page.press('Escape')
+    page.wait("!document.querySelector('dialog').open")
+    page.click('.new-chat')
+    page.click('.welcome .link-button')
+    page.wait("document.querySelector('dialog').open")
     page.click('#key')
     page.type('secret')
     page.click('.settings .main-button')
     page.wait("document.querySelector('.state.ready')")
     say(page, 'hello')
-    until_answered(page, 2)
+    until_answered(page)
     check('a key opens the server', 'Rainbows' in last_answer(page), last_answer(page))
     mode(key='')
 
@@ -269,7 +304,7 @@ def test_figures(browser):
     points = "document.querySelector('.spark.speed polyline').getAttribute('points').trim().split(' ').length"
     page.wait(points + ' >= 3')
     card = page.text('#machine')
-    for words in ('135 M', 'llama', 'Q4_1', '93.5 MiB', '8,192 tokens', '30 layers × 576', '49,152', '8.5 GiB of 24 GiB',
+    for words in ('135 M', 'llama', 'Q4_1', '98 MB', '8,192 tokens', '30 layers × 576', '49,152', '8.5 GiB of 24 GiB',
                   'AMD EPYC', '0.1.0'):
         check('the card says ' + words, words in card, card)
     say(page, 'long')
@@ -277,6 +312,49 @@ def test_figures(browser):
     check('the speed is live', True)
     before = page.value(points)
     page.wait('%s > %d' % (points, before), 10)
+
+
+def test_states(browser):
+    page = fresh(browser)
+    order = "[...document.querySelectorAll('#machine section')].map(s => s.ariaLabel).join()"
+    caption = "document.querySelector('[data-figure=speed] p').innerText"
+    usual, words = page.value(order), page.value(caption)
+    check('the sections are in their order', usual == 'Model,Live figures,Engine', usual)
+    say(page, 'long')
+    page.wait("document.querySelector('.live .prose')")
+    until_answered(page)
+    check('the caption under Writing is steady', page.value(caption) == words, page.value(caption))
+    for name, options, state, sign in (
+            ('unreachable', {'gone': 1}, '.state.unreachable', 'Not connected'),
+            ('a server that starts again', {'gone': 0, 'loading': 1}, '.state.loading', 'It is loading'),
+            ('and knows nothing of the machine', {'bare': 1}, '.state.loading', '–'),
+            ('ready again', {'bare': 0, 'loading': 0}, '.state.ready', 'SmolLM2')):
+        mode(**options)
+        page.wait("document.querySelector('%s') && document.querySelector('#machine').innerText.includes('%s')" % (state, sign))
+        check(name + ': the sections are in their order', page.value(order) == usual, page.value(order))
+        check(name + ': nothing is shown that is none',
+              not any(word in page.text('#machine') for word in ('NaN', 'undefined', 'null')), page.text('#machine'))
+        stale = page.value("document.querySelector('#machine .stale') !== null")
+        check(name + ': figures are grey only when they are old', stale == (name == 'unreachable'))
+        poor = page.value(CONTRAST)
+        check(name + ': contrast', poor == [], str(poor))
+    wrong = [p for p in page.problems() if 'ERR_' not in p and '503' not in p]
+    check('no errors in any state', wrong == [], str(wrong))
+
+
+def test_titles(browser):
+    page = fresh(browser)
+    say(page, 'The title of this chat is a long one, longer than the list is wide')
+    until_answered(page)
+    page.call('Input.dispatchMouseEvent', type='mouseMoved', x=700, y=300)
+    page.value("document.activeElement.blur()")
+    room = "(e => e.clientWidth - parseFloat(getComputedStyle(e).paddingRight))(document.querySelector('.chat-title'))"
+    page.wait(room + ' > 190')
+    check('a title has the whole row', True)
+    x, y = page.value("(r => [r.x + 20, r.y + 10])(document.querySelector('.chat-title').getBoundingClientRect())")
+    page.call('Input.dispatchMouseEvent', type='mouseMoved', x=x, y=y)
+    page.wait("getComputedStyle(document.querySelector('.chat-delete')).opacity === '1'")
+    check('and leaves it to the button under the mouse', page.value(room) < 190, page.value(room))
 
 
 def test_phone(browser):
@@ -340,7 +418,7 @@ if not url:
 try:
     with Browser(find_browser()) as chromium:
         for test in (test_chat, test_stop, test_markdown, test_settings, test_trouble, test_following, test_figures,
-                     test_phone, test_schemes_and_keyboard):
+                     test_states, test_titles, test_phone, test_schemes_and_keyboard):
             try:
                 test(chromium)
             except (TimeoutError, RuntimeError) as error:

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// api.js: the server's endpoints as functions.  Failures are Errors whose message is for a person; a PlainError with
-// `loading` set means that the server runs and its model is not there yet.
+// api.js: the server's endpoints as functions.  Failures are Errors whose message is for a person; a PlainError says
+// what a person can do: wait (`loading`: the server runs, its model is not there yet), give a key (`locked`), or write
+// less (`tooLong`).
 
 import { readEvents } from './sse.js';
 
 export class PlainError extends Error {
-  constructor(message, { loading = false, locked = false } = {}) {
+  constructor(message, { loading = false, locked = false, tooLong = false } = {}) {
     super(message);
     this.loading = loading;
     this.locked = locked;
+    this.tooLong = tooLong;
   }
 }
 
 const STATUS_WORDS = {
-  401: 'The server wants an API key. Enter it in the settings.',
+  401: 'The server wants an API key.',
   403: 'The server does not accept this API key.',
   404: 'The server does not know this model.',
   413: 'The message is too long for the server.',
@@ -26,10 +28,12 @@ const STATUS_WORDS = {
 async function errorOf(response) {
   const body = await response.json().catch(() => null);
   const said = body?.error?.message;
+  const code = body?.error?.code;
   const { status } = response;
   const words = status === 401 ? STATUS_WORDS[401] : said || STATUS_WORDS[status];
   return new PlainError(words || `The server answered with status ${status}.`,
-                        { loading: status === 503 && body?.error?.code === 'loading', locked: status === 401 });
+                        { loading: status === 503 && code === 'loading', locked: status === 401,
+                          tooLong: status === 413 || code === 'context_length_exceeded' });
 }
 
 async function request(path, { key, ...options } = {}) {

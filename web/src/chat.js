@@ -9,7 +9,7 @@ import { html, Icon } from './html.js';
 import { connection, modelId, status } from './live.js';
 import { CopyButton, Markdown } from './markdown-view.js';
 import { announcement, answer, ask, regenerate, stop } from './session.js';
-import { currentId, messages, storageFull } from './state.js';
+import { currentId, editing, messages, settingsOpen, storageFull } from './state.js';
 
 const SUGGESTIONS = [
   'Explain in three sentences how rainbows form.',
@@ -26,6 +26,19 @@ const NOTES = [
   ['cut', () => 'Cut at the longest answer that the settings allow.'],
 ];
 
+const SmallButton = ({ name, icon, words, onClick }) => html`
+  <button type="button" class="small-button ${name}" onClick=${onClick}><${Icon} name=${icon} /><span>${words}</span></button>`;
+
+const openSettings = () => (settingsOpen.value = true);
+const editLast = () => (editing.value = true);
+
+// What can be done about the newest answer.  The same again is no help where the message is too long.
+const Remedies = ({ message: { error, locked, tooLong } }) => html`
+  ${!tooLong && html`
+    <${SmallButton} name="again" icon="again" words=${error ? 'Try again' : 'Regenerate'} onClick=${regenerate} />`}
+  ${locked && html`<${SmallButton} name="give-key" icon="gear" words="Enter the key" onClick=${openSettings} />`}
+  <${SmallButton} name="edit" icon="pen" words="Edit message" onClick=${editLast} />`;
+
 function Answer({ message, last }) {
   return html`
     <article class="message answer" aria-label="Answer">
@@ -34,10 +47,7 @@ function Answer({ message, last }) {
       ${message.error && html`<p class="failure" role="alert">${message.error}</p>`}
       <footer>
         ${message.content && html`<${CopyButton} text=${message.content} />`}
-        ${last && html`
-          <button type="button" class="small-button again" onClick=${regenerate}>
-            <${Icon} name="again" /><span>${message.error ? 'Try again' : 'Regenerate'}</span>
-          </button>`}
+        ${last && html`<${Remedies} message=${message} />`}
         <${Stats} stats=${message.stats} />
       </footer>
     </article>`;
@@ -61,7 +71,8 @@ function LiveAnswer() {
 const WELCOME = {
   connecting: 'Connecting…',
   loading: 'The model is loading. You can already type.',
-  locked: 'This server wants an API key: enter it in the settings.',
+  locked: html`This server wants an API key:${' '}
+    <button type="button" class="link-button" onClick=${openSettings}>enter it in the settings</button>.`,
   unreachable: 'The server does not answer. Trying again every second.',
 };
 
@@ -134,11 +145,23 @@ function Conversation() {
       </button>`}`;
 }
 
+function Hint() {
+  if (storageFull.value) return 'This browser cannot keep more chats: delete some, or they are lost when the page closes.';
+  if (editing.value)
+    return html`You edit your last message; its answer will be replaced. <button type="button" class="link-button"
+      onClick=${() => (editing.value = false)}>Leave it as it was</button>`;
+  return html`<kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> starts a new line`;
+}
+
 function Composer() {
   const field = useRef(null);
   const [text, setText] = useState('');
   const writing = answer.value !== null;
-  useLayoutEffect(() => field.current.focus({ preventScroll: true }), [currentId.value]);
+  useLayoutEffect(() => field.current.focus({ preventScroll: true }), [currentId.value, editing.value]);
+  useEffect(() => {  // the question comes into the field, and goes when it is left as it was
+    if (editing.value) setText(messages.value.findLast((message) => message.role === 'user').content);
+    return editing.value ? () => setText('') : undefined;
+  }, [editing.value]);
   useLayoutEffect(() => {
     field.current.style.height = 'auto';
     field.current.style.height = `${field.current.scrollHeight}px`;
@@ -150,7 +173,7 @@ function Composer() {
     field.current.focus();
   };
   const onKeyDown = (event) => {
-    if (event.key === 'Escape' && writing) stop();
+    if (event.key === 'Escape') writing ? stop() : (editing.value = false);
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     if (!writing) send();
@@ -164,9 +187,7 @@ function Composer() {
         <${Icon} name=${writing ? 'stop' : 'send'} />
       </button>
     </form>
-    <p class="hint">${storageFull.value
-      ? 'This browser cannot keep more chats: delete some, or they are lost when the page closes.'
-      : html`<kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> starts a new line`}</p>`;
+    <p class="hint"><${Hint} /></p>`;
 }
 
 export const Chat = () => html`

@@ -21,7 +21,8 @@ function scaled(value, step, units) {
 }
 
 export const count = (value) => scaled(value, 1000, ['', 'k', 'M', 'B', 'T']);
-export const bytes = (value) => scaled(value, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
+export const bytes = (value) => scaled(value, 1000, ['B', 'kB', 'MB', 'GB', 'TB']);
+export const bytesOfMemory = (value) => scaled(value, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']);
 export const whole = (value) => (Number.isFinite(value) ? Math.round(value).toLocaleString('en') : DASH);
 export const percent = (value) => (Number.isFinite(value) ? `${Math.round(value)} %` : DASH);
 export const rate = (value) =>

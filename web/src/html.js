@@ -19,6 +19,7 @@ const ICONS = {
   gauge: 'M4 17a8 8 0 1 1 16 0M12 17l4-6',
   gear: 'M4 7h9M19 7h1M4 17h1M11 17h9M16 4.5v5M8 14.5v5',
   bin: 'M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13',
+  pen: 'M4 20l1-5L16 4l4 4L9 19z',
   close: 'M6 6l12 12M18 6 6 18',
   down: 'M12 5v14M6 13l6 6 6-6',
 };

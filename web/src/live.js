@@ -37,6 +37,7 @@ function take(reading, seconds) {
     };
     status.value = reading;
     connection.value = reading.model ? 'ready' : 'loading';
+    if (!reading.model) modelId.value = null;  // it may come back with another one
   });
 }
 
@@ -56,7 +57,7 @@ async function pollOnce() {
     if (connection.value === 'ready') modelId.value ??= await readModelId(key);
   } catch (error) {
     connection.value = stateOf(error);
-    if (connection.value !== 'ready') modelId.value = null;  // it may come back with another model
+    if (connection.value !== 'ready') modelId.value = null;
   }
 }
 

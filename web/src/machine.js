@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // machine.js: the side panel: the model's card and the machine's live figures.
+//
+// The sections are always there, in this order, whatever the server can say: while a model loads it has none and no
+// engine, and parts of the rest may be missing.  Without a connection the last figures are greyed out.
 
-import { bytes, count, duration, percent, rate, whole } from './format.js';
+import { bytes, bytesOfMemory, count, duration, percent, rate, whole } from './format.js';
 import { html } from './html.js';
-import { history, HISTORY_LENGTH, status } from './live.js';
+import { connection, history, HISTORY_LENGTH, status } from './live.js';
 
 const WIDTH = 120;
 const HEIGHT = 32;
@@ -56,53 +59,57 @@ function Pages({ engine }) {
     <//>`;
 }
 
-function Engine({ engine, uptime, version }) {
-  const rows = [
-    ['Answering', `${engine.running}${engine.waiting ? `, ${engine.waiting} waiting` : ''}`],
-    ['Requests', whole(engine.requests)],
-    ['Tokens read', count(engine.prompt_tokens)],
-    ['Tokens written', count(engine.generated_tokens)],
-    ['Up for', duration(uptime)],
-    ['Motley', version],
-  ];
-  return html`<${Pages} engine=${engine} /><${Facts} rows=${rows} />`;
-}
+const engineRows = (engine) => [
+  ['Answering', `${engine.running}${engine.waiting ? `, ${engine.waiting} waiting` : ''}`],
+  ['Requests', whole(engine.requests)],
+  ['Tokens read', count(engine.prompt_tokens)],
+  ['Reading speed', engine.prefill_tok_s > 0 ? `${rate(engine.prefill_tok_s)} tok/s` : '–'],
+  ['Tokens written', count(engine.generated_tokens)],
+];
+
+const Engine = ({ reading: { engine, uptime_s: uptime, version } }) => html`
+  ${engine && html`<${Pages} engine=${engine} />`}
+  <${Facts} rows=${[...(engine ? engineRows(engine) : []), ['Up for', duration(uptime)], ['Motley', version]]} />`;
 
 function Live({ reading }) {
-  const { processor = {}, memory = {}, engine = {} } = reading;
+  const processor = reading.processor ?? {};
+  const memory = reading.memory ?? {};
+  const { name, cores, isa } = processor;
   const { processor: loads, memory: shares, speed } = history.value;
   return html`
     <${Figure} name="speed" label="Writing" value=${`${rate(speed.at(-1) ?? 0)} tok/s`}
-      detail=${engine.prefill_tok_s > 0 ? `reading ${rate(engine.prefill_tok_s)} tok/s` : 'tokens per second, last minute'}>
+      detail="tokens per second, last minute">
       <${Sparkline} values=${speed} ceiling=${0} name="speed" />
     <//>
     <${Figure} name="processor" label="Processor" value=${percent(processor.load_percent)}
-      detail=${`${processor.name ?? ''} · ${processor.cores} cores · ${processor.isa}`}>
+      detail=${[name, cores && `${cores} cores`, isa].filter(Boolean).join(' · ')}>
       <${Sparkline} values=${loads} ceiling=${100} name="processor" />
     <//>
     <${Figure} name="memory" label="Memory" value=${percent(shares.at(-1))}
-      detail=${`${bytes(memory.total - memory.available)} of ${bytes(memory.total)} used, ${bytes(memory.resident)} by Motley`}>
+      detail=${`${bytesOfMemory(memory.total - memory.available)} of ${bytesOfMemory(memory.total)} used, ` +
+               `${bytesOfMemory(memory.resident)} by Motley`}>
       <${Sparkline} values=${shares} ceiling=${100} name="memory" />
     <//>`;
 }
 
+const Model = ({ model }) => (model
+  ? html`<p class="model-name">${model.name}</p><${Facts} rows=${modelRows(model)} />`
+  : html`<p class="quiet">${connection.value === 'loading' ? 'It is loading.' : '–'}</p>`);
+
+const SECTIONS = [
+  ['Model', 'Model', ({ reading }) => html`<${Model} model=${reading.model} />`],
+  ['Live figures', 'Now', Live],
+  ['Engine', 'Engine', Engine],
+];
+
 export function Machine() {
   const reading = status.value;
+  const live = connection.value === 'ready' || connection.value === 'loading';
   if (!reading) return html`<p class="quiet">No figures yet.</p>`;
   return html`
-    ${reading.model && html`
-      <section aria-label="Model">
-        <h2>Model</h2>
-        <p class="model-name">${reading.model.name}</p>
-        <${Facts} rows=${modelRows(reading.model)} />
-      </section>`}
-    <section aria-label="Live figures">
-      <h2>Now</h2>
-      <${Live} reading=${reading} />
-    </section>
-    ${reading.engine && html`
-      <section aria-label="Engine">
-        <h2>Engine</h2>
-        <${Engine} engine=${reading.engine} uptime=${reading.uptime_s} version=${reading.version} />
-      </section>`}`;
+    <div class=${live ? '' : 'stale'}>
+      <p class="stale-note">${live ? '' : 'Not connected. These are the last figures.'}</p>
+      ${SECTIONS.map(([label, title, Content]) => html`
+        <section key=${title} aria-label=${label}><h2>${title}</h2><${Content} reading=${reading} /></section>`)}
+    </div>`;
 }

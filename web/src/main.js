@@ -17,10 +17,9 @@ import { connection, modelId, startPolling, status } from './live.js';
 import { Machine } from './machine.js';
 import { answer, stop } from './session.js';
 import { Settings } from './settings.js';
-import { chats, currentId, deleteChat } from './state.js';
+import { chats, currentId, deleteChat, editing, settingsOpen } from './state.js';
 
 const drawer = signal(null);  // which side is slid in: 'chats', 'machine' or null
-const settingsOpen = signal(false);
 
 // A signal that follows a media query.
 function mediaSignal(query) {
@@ -36,7 +35,7 @@ const STATES = {
   ready: 'Ready',
   loading: 'Loading the model',
   locked: 'Wants a key',
-  unreachable: 'No answer',
+  unreachable: 'Not connected',
 };
 
 // The button that opened a drawer has the focus again when it is closed.
@@ -70,6 +69,7 @@ function Side({ name, label, children }) {
 
 function goTo(id) {
   currentId.value = id;
+  editing.value = false;
   closeDrawer();
 }
 

@@ -9,7 +9,7 @@ import { signal } from '@preact/signals';
 
 import { PlainError, streamChat } from './api.js';
 import { modelId, untilReady } from './live.js';
-import { chats, current, messages, putMessages, settings, startChat } from './state.js';
+import { chats, current, editing, messages, putMessages, settings, startChat } from './state.js';
 
 const SHOW_EVERY_MS = 40;  // drawing each token by itself would cost more than it shows
 
@@ -67,7 +67,7 @@ async function streamWhenReady(run, body) {
 
 function outcomeOf(error) {
   if (error.name === 'AbortError') return { stopped: true };
-  if (error instanceof PlainError) return { error: error.message };
+  if (error instanceof PlainError) return { error: error.message, locked: error.locked, tooLong: error.tooLong };
   return { error: 'The connection was cut in the middle of the answer.' };
 }
 
@@ -104,9 +104,14 @@ export function stop() {
   running?.controller.abort();
 }
 
+// The messages before the newest question.
+const beforeLast = () => messages.value.slice(0, messages.value.findLastIndex((message) => message.role === 'user'));
+
+// A message that is being edited takes the place of the newest question; the answer to that goes.
 export function ask(text) {
   if (running || text.trim() === '') return false;
-  const list = [...messages.value, { role: 'user', content: text }];
+  const list = [...(editing.value ? beforeLast() : messages.value), { role: 'user', content: text }];
+  editing.value = false;
   const chatId = current.value?.id;
   if (chatId) putMessages(chatId, list);
   write(chatId ?? startChat(list), list);
@@ -119,6 +124,7 @@ export function regenerate() {
   const last = list.findLastIndex((message) => message.role === 'user');
   if (running || last < 0) return;
   const kept = list.slice(0, last + 1);
+  editing.value = false;
   putMessages(current.value.id, kept);
   write(current.value.id, kept);
 }

@@ -3,25 +3,47 @@
 // state.js: what the page knows, as signals, and what of it the browser keeps.
 //
 // localStorage: one entry per chat, "motley.chat.ID" → {id, title, updated, messages}, so that two tabs do not write
-// over each other, and "motley.settings".  A message is {role, content} and, for answers, also
-//   stats {tokens, seconds, rate}, stopped (the person stopped it), cut (max tokens reached), error (in plain words).
+// over each other, and "motley.settings".  sessionStorage: "motley.open", the chat that this tab shows.
+// A message is {role, content} and, for answers, also
+//   stats {tokens, seconds, rate}, stopped (the person stopped it), cut (max tokens reached),
+//   error (in plain words) with locked (a key is wanted) and tooLong (the message cannot be answered as it is).
 // Messages are never changed in place: a new array makes the new state.
 
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 
 const CHAT_PREFIX = 'motley.chat.';
 const SETTINGS_KEY = 'motley.settings';
+const OPEN_KEY = 'motley.open';
 const TITLE_LENGTH = 60;
 
 export const DEFAULTS = { temperature: 0.7, maxTokens: 1024, system: '', seed: '', key: '' };
 
 export const settings = signal({ ...DEFAULTS, ...readEntry(SETTINGS_KEY) });
 export const chats = signal(readChats());  // newest first
-export const currentId = signal(null);     // null: a chat that has no message yet
+export const currentId = signal(chats.value.find(({ id }) => id === readOpen())?.id ?? null);  // null: a new chat
 export const storageFull = signal(false);
+export const editing = signal(false);      // what is typed will replace the newest question
+export const settingsOpen = signal(false);
 
 export const current = computed(() => chats.value.find((chat) => chat.id === currentId.value) ?? null);
 export const messages = computed(() => current.value?.messages ?? []);
+
+function readOpen() {
+  try {
+    return sessionStorage.getItem(OPEN_KEY);
+  } catch {
+    return null;
+  }
+}
+
+// A page that is loaded again shows the chat it had.
+effect(() => {
+  try {
+    sessionStorage.setItem(OPEN_KEY, currentId.value ?? '');
+  } catch {
+    // no storage: it begins with a new chat
+  }
+});
 
 function readEntry(key) {
   try {
