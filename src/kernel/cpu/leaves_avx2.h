@@ -60,11 +60,11 @@ static inline __m256 exponential(__m256 x) {
                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
   r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
-  __m256 p = _mm256_set1_ps(1 / 720.0f);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 120.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 24.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 6.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+  __m256 p = _mm256_set1_ps(1.3843649e-3f);
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.374156e-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1668e-2f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666432e-1f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.9999994e-1f));
   p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
   p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
   __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1);

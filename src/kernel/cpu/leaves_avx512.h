@@ -32,7 +32,22 @@ static inline __m512i broadcast_word(const void *p) {
 
 static inline __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
-// e^x, within 1 ulp or so: x = n ln 2 + r, a polynomial for e^r, and n into the exponent.
+static inline void store_rows(float *y, __mmask16 rows, __m512 sums) {
+  if (rows == 0xFFFF)
+    _mm512_storeu_ps(y, sums);
+  else
+    _mm512_mask_storeu_ps(y, rows, sums);
+}
+
+// Where the sums of 16 rows start.  If not in y, the cache line of y is fetched: by the time the
+// tile is done a store finds it there.
+static inline __m512 begin_sum(const struct product *p, __mmask16 rows, const float *y) {
+  if (p->add) return _mm512_maskz_loadu_ps(rows, y);
+  _mm_prefetch((const char *)y, _MM_HINT_T0);
+  return _mm512_setzero_ps();
+}
+
+// e^x, within 1 ulp or so: x = n ln 2 + r, a minimax polynomial for e^r, and n into the exponent.
 // -infinity gives 0, large x infinity, NaN NaN.
 static inline __m512 exponential(__m512 x) {
   x = _mm512_min_ps(_mm512_set1_ps(128), _mm512_max_ps(_mm512_set1_ps(-128), x));
@@ -40,11 +55,11 @@ static inline __m512 exponential(__m512 x) {
                                   _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);  // ln 2 in two parts
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-  __m512 p = _mm512_set1_ps(1 / 720.0f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1 / 120.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1 / 24.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1 / 6.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+  __m512 p = _mm512_set1_ps(1.3843649e-3f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.374156e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1668e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666432e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.9999994e-1f));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
   return _mm512_scalef_ps(p, n);

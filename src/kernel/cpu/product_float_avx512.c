@@ -153,15 +153,14 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      sums[t][g] =
-          _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   many_steps(kind, p, tokens, first, w, sums);
   UNROLL
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
   }
 }
 

@@ -20,7 +20,7 @@
 
 #define FEW 6                // tokens
 #define LINES 8              // registers of a block's quants
-#define PREFETCH_BYTES 2048  // how far the stream of weights is asked for in advance
+#define PREFETCH_BYTES 4096  // how far the stream of weights is asked for in advance
 
 enum kind { Q4_0, Q4_1, Q8_0 };
 
@@ -204,8 +204,7 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
     x[t] = token_row(p, first + t);
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      sums[t][g] =
-          _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   for (int64_t b = 0; b < p->columns / BLOCK_COLUMNS; b++) {
     __m512i exact[FEW][TILE_GROUPS];
@@ -225,7 +224,7 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
   }
 }
 
