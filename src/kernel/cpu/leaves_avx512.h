@@ -65,32 +65,8 @@ static inline __m512 exponential(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// The leaves themselves, one per row of struct kernel_leaves; leaves_avx512.c holds the table.
-void kernel_avx512_convert_q8(const float *x, int64_t columns, void *out);
-void kernel_avx512_convert_f16(const float *x, int64_t columns, void *out);
-void kernel_avx512_convert_bf16(const float *x, int64_t columns, void *out);
-void kernel_avx512_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                              int64_t columns, uint8_t *panel);
-void kernel_avx512_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel);
-void kernel_avx512_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel);
-void kernel_avx512_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel);
-product_function kernel_avx512_few_f32, kernel_avx512_few_f16, kernel_avx512_few_bf16;
-product_function kernel_avx512_few_q4_0, kernel_avx512_few_q4_1, kernel_avx512_few_q8_0;
-product_function kernel_avx512_many_f32, kernel_avx512_many_bf16;
-product_function kernel_avx512_many_q4_0, kernel_avx512_many_q4_1, kernel_avx512_many_q8_0;
-void kernel_avx512_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                    int queries, float *scores);
-void kernel_avx512_attention_softmax(float *p, int keys, float *maximum, float *sum);
-void kernel_avx512_attention_values(const struct kv_view *v, int first, int from, int to,
-                                    const float *p, int queries, bool add, float *out);
-void kernel_avx512_scale(const float *x, float a, int n, float *y);
-void kernel_avx512_blend(float *into, float a, const float *from, float b, int n);
-void kernel_avx512_to_f16(const float *x, int n, uint16_t *out);
-void kernel_avx512_rms_norm(const float *x, const float *weight, float epsilon, int columns,
-                            float *y);
-void kernel_avx512_rotate(float *x, const float *cosine, const float *sine, int pairs);
-void kernel_avx512_silu_multiply(float *gate, const float *up, int64_t n);
-void kernel_avx512_add(float *x, const float *y, int64_t n);
+// What the files of this instruction set give to the table in leaves_avx512.c.
+extern const struct row_leaves kernel_avx512_rows;
+extern const struct attention_leaves kernel_avx512_attention;
+extern const struct product_leaf kernel_avx512_f32, kernel_avx512_f16, kernel_avx512_bf16;
+extern const struct product_leaf kernel_avx512_q4_0, kernel_avx512_q4_1, kernel_avx512_q8_0;

@@ -77,7 +77,7 @@ static void convert_batch(const float *x, struct q8_block *out) {
 }
 
 // Blocks that fill no batch are done once more with the ones before them, or beside zeros.
-void kernel_avx512_convert_q8(const float *x, int64_t columns, void *out) {
+static void convert_q8(const float *x, int64_t columns, void *out) {
   struct q8_block *block = out, padded[BATCH];
   int64_t blocks = columns / BLOCK_COLUMNS, b = 0;
   for (; b + BATCH <= blocks; b += BATCH) convert_batch(x + b * BLOCK_COLUMNS, block + b);
@@ -94,7 +94,7 @@ void kernel_avx512_convert_q8(const float *x, int64_t columns, void *out) {
 
 // ---- the other formats
 
-void kernel_avx512_convert_f16(const float *x, int64_t columns, void *out) {
+static void convert_f16(const float *x, int64_t columns, void *out) {
   float *y = out;
   for (int64_t i = 0; i < columns; i += 16) {
     __mmask16 m = first_lanes(columns - i);
@@ -104,7 +104,7 @@ void kernel_avx512_convert_f16(const float *x, int64_t columns, void *out) {
 }
 
 // An odd row gets a zero behind its end: the loads fill with it, and one lane more is stored.
-void kernel_avx512_convert_bf16(const float *x, int64_t columns, void *out) {
+static void convert_bf16(const float *x, int64_t columns, void *out) {
   uint16_t *y = out;
   for (int64_t i = 0; i < columns; i += 16) {
     __m512 f = _mm512_maskz_loadu_ps(first_lanes(columns - i), x + i);
@@ -113,7 +113,7 @@ void kernel_avx512_convert_bf16(const float *x, int64_t columns, void *out) {
   }
 }
 
-void kernel_avx512_to_f16(const float *x, int n, uint16_t *out) {
+static void to_f16(const float *x, int n, uint16_t *out) {
   for (int i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
     __m512 f = _mm512_maskz_loadu_ps(m, x + i);
@@ -121,7 +121,7 @@ void kernel_avx512_to_f16(const float *x, int n, uint16_t *out) {
   }
 }
 
-void kernel_avx512_scale(const float *x, float a, int n, float *y) {
+static void scale(const float *x, float a, int n, float *y) {
   for (int i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
     __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_set1_ps(a));
@@ -129,7 +129,7 @@ void kernel_avx512_scale(const float *x, float a, int n, float *y) {
   }
 }
 
-void kernel_avx512_blend(float *into, float a, const float *from, float b, int n) {
+static void blend(float *into, float a, const float *from, float b, int n) {
   for (int i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
     __m512 right = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, from + i), _mm512_set1_ps(b));
@@ -138,7 +138,7 @@ void kernel_avx512_blend(float *into, float a, const float *from, float b, int n
   }
 }
 
-void kernel_avx512_add(float *x, const float *y, int64_t n) {
+static void add(float *x, const float *y, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
     __m512 sum = _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i));
@@ -146,8 +146,7 @@ void kernel_avx512_add(float *x, const float *y, int64_t n) {
   }
 }
 
-void kernel_avx512_rms_norm(const float *x, const float *weight, float epsilon, int columns,
-                            float *y) {
+static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m512 squares = _mm512_setzero_ps();
   for (int i = 0; i < columns; i += 16) {
     __m512 v = _mm512_maskz_loadu_ps(first_lanes(columns - i), x + i);
@@ -163,7 +162,7 @@ void kernel_avx512_rms_norm(const float *x, const float *weight, float epsilon, 
 }
 
 // 8 pairs at a time.  fmaddsub takes away in even lanes and adds in odd ones, as the rotation does.
-void kernel_avx512_rotate(float *x, const float *cosine, const float *sine, int pairs) {
+static void rotate(float *x, const float *cosine, const float *sine, int pairs) {
   const __m512i twice = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
   for (int i = 0; i < pairs; i += 8) {
     __mmask16 m = first_lanes(2 * (pairs - i));
@@ -176,7 +175,7 @@ void kernel_avx512_rotate(float *x, const float *cosine, const float *sine, int 
   }
 }
 
-void kernel_avx512_silu_multiply(float *gate, const float *up, int64_t n) {
+static void silu_multiply(float *gate, const float *up, int64_t n) {
   const __m512 one = _mm512_set1_ps(1);
   for (int64_t i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
@@ -187,7 +186,7 @@ void kernel_avx512_silu_multiply(float *gate, const float *up, int64_t n) {
   }
 }
 
-void kernel_avx512_attention_softmax(float *p, int keys, float *maximum, float *sum) {
+static void softmax(float *p, int keys, float *maximum, float *sum) {
   const __m512 lowest = _mm512_set1_ps(-INFINITY);
   __m512 largest = lowest, sums = _mm512_setzero_ps();
   int i = 0;
@@ -206,4 +205,15 @@ void kernel_avx512_attention_softmax(float *p, int keys, float *maximum, float *
   _mm512_mask_storeu_ps(p + i, m, e);
   *sum = _mm512_reduce_add_ps(sums);
 }
+const struct row_leaves kernel_avx512_rows = {
+    .convert = {NULL, convert_f16, convert_bf16, convert_q8},
+    .softmax = softmax,
+    .scale = scale,
+    .blend = blend,
+    .to_f16 = to_f16,
+    .rms_norm = rms_norm,
+    .rotate = rotate,
+    .silu_multiply = silu_multiply,
+    .add = add,
+};
 #endif
