@@ -58,6 +58,7 @@ struct store_job {
   const float *k, *v;
 };
 
+// Values are one run; keys go to the same slot of every dimension's run of 16.
 static void store_token(const struct store_job *j, const struct kernel_span *s, int64_t i) {
   const struct kernel_cache *c = j->cache;
   int64_t position = s->position + i, slot = position % KERNEL_PAGE_TOKENS;
@@ -73,6 +74,7 @@ static void store_token(const struct store_job *j, const struct kernel_span *s, 
   }
 }
 
+// Shares begin at multiples of a page, so that two threads seldom write one cache line.
 static void store_tokens(void *context, int index, int count) {
   const struct store_job *j = context;
   int64_t begin, end, base = 0;
@@ -84,6 +86,7 @@ static void store_tokens(void *context, int index, int count) {
   }
 }
 
+// A page's worth of tokens or less is done before another thread would wake up.
 void kernel_cache_store(struct kernel_context *c, const struct kernel_cache *cache, int layer,
                         const struct kernel_span *spans, int span_count, const float *k,
                         const float *v) {
@@ -163,6 +166,9 @@ static void load_queries(const struct attention_job *j, const struct tile *t, fl
                                     j->scale, head_dim, q + i * QUERY_STRIDE);
 }
 
+// The tile against one segment.  Its first token sees the fewest keys: up to there the whole tile
+// adds values together, beyond it each token by itself, so that no weight of zero ever meets a
+// value that is not there.
 static void attend_segment(const struct attention_job *j, const struct tile *t, int segment,
                            const struct tile_scratch *s, struct piece into) {
   const struct kernel_leaves *leaves = j->context->leaves;
@@ -208,6 +214,7 @@ static void write_out(const struct attention_job *j, const struct tile *t, struc
                                     j->out + row_of(j, t, i / t->heads) + i % t->heads * head_dim);
 }
 
+// A whole tile from left to right; scratch: what is merged so far, the next piece, queries, scores.
 static void attend_tile(const struct attention_job *j, const struct tile *t, float *memory) {
   size_t piece = piece_floats(j->cache->head_dim);
   struct piece all = piece_at(memory), next = piece_at(memory + piece);
@@ -307,6 +314,8 @@ static bool choose_split(const struct attention_job *j) {
          j->context->threads > 1 && bytes <= j->context->shared_bytes;
 }
 
+// Deciding about the split reads shapes only, and both ways merge the same pieces in the same
+// order.
 void kernel_attention(struct kernel_context *c, const struct kernel_cache *cache, int layer,
                       const struct kernel_span *spans, int span_count, const float *q, int heads,
                       float scale, float *out) {

@@ -27,6 +27,7 @@ struct row_job {
   int heads;
 };
 
+// Small batches stay with the caller.
 static void run(struct kernel_context *k, pool_function *function, struct row_job *j,
                 int64_t elements) {
   j->leaves = k->leaves;
@@ -107,6 +108,7 @@ static void rope_lay_out(struct kernel_context *k, const struct kernel_rope *rop
   table->positions = (int32_t *)(table->sine + half * (size_t)table->tokens);
 }
 
+// The table is found by the values it was made from, so a caller may reuse its arrays for others.
 static bool rope_is_current(const struct rope_table *table, const struct kernel_rope *rope,
                             const int32_t *positions, int tokens) {
   return table->half == rope->rotated / 2 && table->tokens == tokens &&
@@ -116,6 +118,7 @@ static bool rope_is_current(const struct rope_table *table, const struct kernel_
          !memcmp(table->positions, positions, (size_t)tokens * sizeof *positions);
 }
 
+// The angle is rounded to f32 before its sine is taken, as llama.cpp does.
 static void fill_angles(void *context, int index, int count) {
   const struct rope_table *table = context;
   int64_t begin, end;
@@ -141,6 +144,7 @@ static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rop
     fill_angles(&k->rope, 0, 1);
 }
 
+// All heads of a token turn by the same angles.
 static void rotate_rows(void *context, int index, int count) {
   const struct row_job *j = context;
   int half = j->rope->half;
@@ -152,6 +156,7 @@ static void rotate_rows(void *context, int index, int count) {
                               j->rope->sine + t * half, half);
 }
 
+// In runs of as many tokens as the table holds: all of them after kernel_context_reserve.
 void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,
                        const int32_t *positions, int tokens, int heads, int head_dim, float *x) {
   for (int done = 0; rope->rotated >= 2 && done < tokens; done += k->rope.tokens) {

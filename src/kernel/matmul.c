@@ -64,6 +64,7 @@ static void convert_token(const struct matmul_job *j, enum kernel_operand o, con
     memcpy(row, x, (size_t)j->columns * sizeof *x);
 }
 
+// Tokens [begin, end) in every format that some weight wants.
 static void convert_tokens(const struct matmul_job *j, int64_t begin, int64_t end,
                            uint8_t *const *rows) {
   for (int o = 0; o < OPERANDS; o++) {
@@ -123,6 +124,7 @@ static int64_t groups_of(const struct kernel_weight *w) {
   return kernel_round_up(w->rows, GROUP_ROWS) / GROUP_ROWS;
 }
 
+// The groups of all weights are one line; a thread takes a run of it.
 static void multiply_few(void *context, int index, int count) {
   const struct matmul_job *j = context;
   struct operands x = find_operands(j, kernel_thread_scratch(j->k, index));
@@ -227,6 +229,7 @@ static void multiply_units(const struct matmul_job *j, const struct operands *x,
   }
 }
 
+// The units of all weights are one line; a thread takes a run of it.
 static void multiply_many(void *context, int index, int count) {
   const struct matmul_job *j = context;
   struct operands x = find_operands(j, NULL);
@@ -257,6 +260,7 @@ static size_t choose_conversions(struct matmul_job *j, int tokens) {
   return bytes;
 }
 
+// Tokens go in runs that fit into shared scratch: all at once after kernel_context_reserve.
 void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *weights, int count,
                    const float *x, int tokens, float *const *y) {
   struct matmul_job j = {.k = k, .weights = weights, .count = count, .y = y};

@@ -12,6 +12,7 @@ static const uint16_t *page_of(const struct kv_view *v, int position) {
   return (const uint16_t *)(v->base + page * v->page_bytes);
 }
 
+// One page of keys: 16 scores, in two registers, for each query.
 TILE void scores_tile(const uint16_t *page, const float *q, int queries, int head_dim,
                       float *scores) {
   __m256 sums[TILE_QUERIES][HALVES];
@@ -70,6 +71,7 @@ struct values_job {
   bool add;
 };
 
+// 16 dimensions from `begin` on, over all keys; where fewer are left the rest is masked.
 TILE void values_tile(const struct values_job *j, const float *p, int queries, int begin,
                       float *out) {
   int head_dim = j->v->head_dim, left = head_dim - begin;

@@ -30,6 +30,8 @@ struct tile_pages {
   const uint16_t *page[PAGES_MAX], *next[PAGES_MAX];
 };
 
+// `width` pages of keys, 16 scores each, for every query.  Narrow tiles are those of decoding:
+// there the keys come from memory, and the next tile's are asked for.
 TILE void scores_tile(const struct tile_pages *k, int width, const float *q, int queries,
                       int head_dim, float *scores) {
   __m512 sums[QUERY_TILE][PAGES_MAX];
@@ -80,6 +82,7 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
   }
 }
 
+// Cuts the queries into tiles whose sums fill the registers: 12 × 2 pages down to 1 × 4.
 static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
                              int queries, float *scores) {
   for (int done = 0; queries > 0; q += done * QUERY_STRIDE, scores += done * SEGMENT_TOKENS) {
@@ -159,6 +162,7 @@ TILE void values_run(const struct values_job *j, int queries, int width) {
     values_tile(j, queries, begin, width);
 }
 
+// Cuts the queries as attention_scores does, with strips of dimensions in place of pages.
 static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
                              int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, p, add, out};

@@ -36,6 +36,7 @@ static int64_t rows_left(const struct product *p, int64_t group, int half) {
 
 // ---- few tokens
 
+// One column of all groups against all tokens.
 TILE void few_step(enum kind kind, int tokens, const uint8_t *const *w, const float *const *x,
                    int64_t column, __m256 sums[][FEW_GROUPS][HALVES]) {
   UNROLL
@@ -50,6 +51,7 @@ TILE void few_step(enum kind kind, int tokens, const uint8_t *const *w, const fl
   }
 }
 
+// Two columns a turn, because that is how BF16 is packed; groups × tokens stay in registers.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int token, int64_t first) {
   const uint8_t *w[FEW_GROUPS];
   const float *x[FEW];
@@ -128,6 +130,7 @@ static void unpack_bf16(const uint8_t *group, int64_t pack_columns, int64_t firs
 
 // ---- many tokens
 
+// One group of a panel, f32 by now, against up to 6 tokens.
 TILE void many_tile(const struct product *p, int64_t group, int tokens, int first) {
   const float *w = (const float *)(p->weights + (size_t)group * p->group_stride), *x[MANY];
   float *y = p->y + first * p->y_stride + group * GROUP_ROWS;

@@ -49,6 +49,7 @@ TILE void find_groups(const struct product *p, int64_t first, int count, const u
 
 // ---- few tokens
 
+// 4 groups from packed weights against `tokens` tokens from number `token` on.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int token, int64_t first) {
   const size_t bytes = kind == F16 ? 32 : 64;
   const uint8_t *w[FEW_GROUPS], *x[FEW];
@@ -108,8 +109,11 @@ static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first
                        uint8_t *panel) {
   (void)pack_columns;
   float *y = (float *)panel;
-  for (int64_t c = 0; c < columns; c++)
-    _mm512_store_ps(y + c * GROUP_ROWS, load_f16(group + (first + c) * GROUP_ROWS * 2));
+  for (int64_t c = 0; c < columns; c++) {
+    const uint8_t *w = group + (first + c) * GROUP_ROWS * 2;
+    _mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
+    _mm512_store_ps(y + c * GROUP_ROWS, load_f16(w));
+  }
 }
 
 // ---- many tokens
@@ -128,6 +132,7 @@ TILE void many_steps(enum kind kind, const struct product *p, int tokens, int fi
     __m512 line[TILE_GROUPS];
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++) {
+      _mm_prefetch((const char *)w[g] + PREFETCH_BYTES, _MM_HINT_T0);
       line[g] = _mm512_loadu_ps(w[g]);
       w[g] += 64;
     }
@@ -143,6 +148,7 @@ TILE void many_steps(enum kind kind, const struct product *p, int tokens, int fi
   }
 }
 
+// 2 groups of a panel against `tokens` tokens from `first` on.
 TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const uint8_t *w[TILE_GROUPS];
   __mmask16 rows[TILE_GROUPS];

@@ -60,6 +60,7 @@ TILE __m256 finish(enum kind kind, __m256i sum, const struct q8_block *x, __m256
   return kind == Q4_1 ? _mm256_fmadd_ps(m, _mm256_set1_ps(x->s), y) : y;
 }
 
+// One block of 16 rows against all tokens of the tile, exact sums first.
 TILE void add_block(bool packed, enum kind kind, int tokens, const struct block_view *w,
                     const struct q8_block *const *x, __m256 y[][HALVES]) {
   __m256i sums[FEW][HALVES];
@@ -92,6 +93,7 @@ struct group_view {
   const struct panel_block *panel;
 };
 
+// The same view of a block whether it lies packed or in a panel.
 TILE struct block_view find_block(bool packed, enum kind kind, const struct group_view *g,
                                   int64_t b) {
   struct block_view v;
@@ -107,6 +109,7 @@ TILE struct block_view find_block(bool packed, enum kind kind, const struct grou
   return v;
 }
 
+// One group against `tokens` tokens from `first` on, all its blocks.
 TILE void tile(bool packed, enum kind kind, const struct product *p, const struct group_view *g,
                int64_t group, int tokens, int first) {
   const struct q8_block *x[FEW];

@@ -64,6 +64,7 @@ TILE void widen(enum kind kind, const uint8_t *quants, __m512i w[LINES]) {
 
 // ---- few tokens
 
+// Sums of even and odd lines run side by side, since integers may be added in any order.
 TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d, __m512 m,
                     const struct q8_block *const *x, int64_t b, __m512 *sums) {
   UNROLL
@@ -78,6 +79,7 @@ TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d
   }
 }
 
+// One group from packed weights against `tokens` tokens from `first` on.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const enum kernel_dtype dtypes[] = {KERNEL_Q4_0, KERNEL_Q4_1, KERNEL_Q8_0};
   const size_t bytes = kind == Q8_0 ? 512 : 256;
@@ -186,6 +188,7 @@ TILE void many_exact(enum kind kind, int tokens, const struct panel_block *const
   }
 }
 
+// 2 groups of a panel against `tokens` tokens from `first` on.
 TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const struct panel_block *w[TILE_GROUPS];
   const struct q8_block *x[FEW];
@@ -232,6 +235,7 @@ TILE void many_tiles(enum kind kind, const struct product *p, int tokens, int fi
   for (int64_t g = 0; g < p->groups; g += TILE_GROUPS) many_tile(kind, p, tokens, first, g);
 }
 
+// A tile of tokens meets the whole panel before the next one: y is written in long runs.
 TILE void many(enum kind kind, const struct product *p) {
   int t = 0;
   for (; t + FEW <= p->tokens; t += FEW) many_tiles(kind, p, FEW, t);

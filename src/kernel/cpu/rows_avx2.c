@@ -39,6 +39,7 @@ static int sum_bytes(__m256i q) {
 
 static float round_f16(float x) { return _cvtsh_ss(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
 
+// See kernel_matmul for the rule.
 static void convert_q8(const float *x, int64_t columns, void *out) {
   struct q8_block *block = out;
   for (int64_t b = 0; b < columns / BLOCK_COLUMNS; b++, x += BLOCK_COLUMNS, block++) {
@@ -80,6 +81,7 @@ static void convert_bf16(const float *x, int64_t columns, void *out) {
   }
 }
 
+// The tail goes through memory: there is no masked store of 16-bit words.
 static void to_f16(const float *x, int n, uint16_t *out) {
   for (int i = 0; i < n; i += LANES) {
     __m128i half = _mm256_cvtps_ph(load_some(x + i, n - i), _MM_FROUND_TO_NEAREST_INT);
@@ -108,6 +110,7 @@ static void add(float *x, const float *y, int64_t n) {
     store_some(x + i, n - i, _mm256_add_ps(load_some(x + i, n - i), load_some(y + i, n - i)));
 }
 
+// Division and root are exact to the last bit, so only the order of the sum is ours.
 static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m256 squares = _mm256_setzero_ps();
   for (int i = 0; i < columns; i += LANES) {
@@ -137,6 +140,7 @@ static void rotate(float *x, const float *cosine, const float *sine, int pairs) 
   }
 }
 
+// Large negative x gives e^-x = infinity and so a zero, as it should.
 static void silu_multiply(float *gate, const float *up, int64_t n) {
   for (int64_t i = 0; i < n; i += LANES) {
     __m256 g = load_some(gate + i, n - i);
@@ -146,6 +150,7 @@ static void silu_multiply(float *gate, const float *up, int64_t n) {
   }
 }
 
+// The lanes behind the last key take part in nothing; they are stored as zeros.
 static void softmax(float *p, int keys, float *maximum, float *sum) {
   const __m256 lowest = _mm256_set1_ps(-INFINITY);
   __m256 largest = lowest, sums = _mm256_setzero_ps();

@@ -59,6 +59,7 @@ static void store_scales(struct q8_block *out, __m128 d, __m128 s, __m128i sum) 
 _Static_assert(offsetof(struct q8_block, minus_128) == offsetof(struct q8_block, d) + 12,
                "d, s, minus_8, minus_128 are stored as one register");
 
+// See kernel_matmul for the rule.  A block of zeros has no inverse: it is all zeros again.
 static void convert_batch(const float *x, struct q8_block *out) {
   __m128i parts[BATCH];
   UNROLL
@@ -94,6 +95,7 @@ static void convert_q8(const float *x, int64_t columns, void *out) {
 
 // ---- the other formats
 
+// Rounded and widened again: the product multiplies f32.
 static void convert_f16(const float *x, int64_t columns, void *out) {
   float *y = out;
   for (int64_t i = 0; i < columns; i += 16) {
@@ -129,6 +131,7 @@ static void scale(const float *x, float a, int n, float *y) {
   }
 }
 
+// Merges two pieces of attention.
 static void blend(float *into, float a, const float *from, float b, int n) {
   for (int i = 0; i < n; i += 16) {
     __mmask16 m = first_lanes(n - i);
@@ -146,6 +149,7 @@ static void add(float *x, const float *y, int64_t n) {
   }
 }
 
+// Division and root are exact to the last bit, so only the order of the sum is ours.
 static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m512 squares = _mm512_setzero_ps();
   for (int i = 0; i < columns; i += 16) {
@@ -175,6 +179,7 @@ static void rotate(float *x, const float *cosine, const float *sine, int pairs) 
   }
 }
 
+// Large negative x gives e^-x = infinity and so a zero, as it should.
 static void silu_multiply(float *gate, const float *up, int64_t n) {
   const __m512 one = _mm512_set1_ps(1);
   for (int64_t i = 0; i < n; i += 16) {
@@ -186,6 +191,7 @@ static void silu_multiply(float *gate, const float *up, int64_t n) {
   }
 }
 
+// Whole registers first; the keys left over go under a mask at the end.
 static void softmax(float *p, int keys, float *maximum, float *sum) {
   const __m512 lowest = _mm512_set1_ps(-INFINITY);
   __m512 largest = lowest, sums = _mm512_setzero_ps();
