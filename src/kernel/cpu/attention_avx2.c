@@ -45,8 +45,8 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
     scores_tile(page_of(k, first + j), q, queries, k->head_dim, scores + j);
 }
 
-void kernel_avx2_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                  int queries, float *scores) {
+static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
+                             int queries, float *scores) {
   int i = 0;
   for (; i + 6 <= queries; i += 6)
     scores_run(k, first, keys, q + i * QUERY_STRIDE, 6, scores + i * SEGMENT_TOKENS);
@@ -107,12 +107,13 @@ TILE void values_run(const struct values_job *j, const float *p, int queries, fl
     values_tile(j, p, queries, begin, out + begin);
 }
 
-void kernel_avx2_attention_values(const struct kv_view *v, int first, int from, int to,
-                                  const float *p, int queries, bool add, float *out) {
+static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
+                             int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, add};
   int i = 0;
   for (; i + 6 <= queries; i += 6) values_run(&j, p + i * SEGMENT_TOKENS, 6, out + i * v->head_dim);
   for (; i + 3 <= queries; i += 3) values_run(&j, p + i * SEGMENT_TOKENS, 3, out + i * v->head_dim);
   for (; i < queries; i++) values_run(&j, p + i * SEGMENT_TOKENS, 1, out + i * v->head_dim);
 }
+const struct attention_leaves kernel_avx2_attention = {attention_scores, attention_values};
 #endif

@@ -80,8 +80,8 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
   }
 }
 
-void kernel_avx512_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                    int queries, float *scores) {
+static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
+                             int queries, float *scores) {
   for (int done = 0; queries > 0; q += done * QUERY_STRIDE, scores += done * SEGMENT_TOKENS) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
     switch (done) {
@@ -159,8 +159,8 @@ TILE void values_run(const struct values_job *j, int queries, int width) {
     values_tile(j, queries, begin, width);
 }
 
-void kernel_avx512_attention_values(const struct kv_view *v, int first, int from, int to,
-                                    const float *p, int queries, bool add, float *out) {
+static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
+                             int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, p, add, out};
   for (int done; queries > 0; queries -= done) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
@@ -176,4 +176,5 @@ void kernel_avx512_attention_values(const struct kv_view *v, int first, int from
     j.out += done * v->head_dim;
   }
 }
+const struct attention_leaves kernel_avx512_attention = {attention_scores, attention_values};
 #endif

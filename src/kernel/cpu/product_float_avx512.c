@@ -100,12 +100,12 @@ TILE void few(enum kind kind, const struct product *p) {
   }
 }
 
-void kernel_avx512_few_f32(const struct product *p) { few(F32, p); }
-void kernel_avx512_few_f16(const struct product *p) { few(F16, p); }
-void kernel_avx512_few_bf16(const struct product *p) { few(BF16, p); }
+static void few_f32(const struct product *p) { few(F32, p); }
+static void few_f16(const struct product *p) { few(F16, p); }
+static void few_bf16(const struct product *p) { few(BF16, p); }
 
-void kernel_avx512_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                              int64_t columns, uint8_t *panel) {
+static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                       uint8_t *panel) {
   (void)pack_columns;
   float *y = (float *)panel;
   for (int64_t c = 0; c < columns; c++)
@@ -153,15 +153,14 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      sums[t][g] =
-          _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   many_steps(kind, p, tokens, first, w, sums);
   UNROLL
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
   }
 }
 
@@ -177,6 +176,9 @@ TILE void many(enum kind kind, const struct product *p) {
   for (; t < p->tokens; t++) many_tiles(kind, p, 1, t);
 }
 
-void kernel_avx512_many_f32(const struct product *p) { many(F32, p); }
-void kernel_avx512_many_bf16(const struct product *p) { many(BF16, p); }
+static void many_f32(const struct product *p) { many(F32, p); }
+static void many_bf16(const struct product *p) { many(BF16, p); }
+const struct product_leaf kernel_avx512_f32 = {few_f32, many_f32, NULL};
+const struct product_leaf kernel_avx512_f16 = {few_f16, many_f32, unpack_f16};
+const struct product_leaf kernel_avx512_bf16 = {few_bf16, many_bf16, NULL};
 #endif

@@ -161,12 +161,12 @@ TILE void many(enum kind kind, const struct product *p) {
       group_tiles(false, kind, p, g, t, (int)kernel_min(t + TOKEN_GRAIN, p->tokens));
 }
 
-void kernel_avx2_few_q4_0(const struct product *p) { few(Q4_0, p); }
-void kernel_avx2_few_q4_1(const struct product *p) { few(Q4_1, p); }
-void kernel_avx2_few_q8_0(const struct product *p) { few(Q8_0, p); }
-void kernel_avx2_many_q4_0(const struct product *p) { many(Q4_0, p); }
-void kernel_avx2_many_q4_1(const struct product *p) { many(Q4_1, p); }
-void kernel_avx2_many_q8_0(const struct product *p) { many(Q8_0, p); }
+static void few_q4_0(const struct product *p) { few(Q4_0, p); }
+static void few_q4_1(const struct product *p) { few(Q4_1, p); }
+static void few_q8_0(const struct product *p) { few(Q8_0, p); }
+static void many_q4_0(const struct product *p) { many(Q4_0, p); }
+static void many_q4_1(const struct product *p) { many(Q4_1, p); }
+static void many_q8_0(const struct product *p) { many(Q8_0, p); }
 
 // ---- panels
 
@@ -189,16 +189,19 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t pack_columns, int
   }
 }
 
-void kernel_avx2_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_0, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_1, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q8_0, group, pack_columns, first, columns, panel);
 }
+const struct product_leaf kernel_avx2_q4_0 = {few_q4_0, many_q4_0, unpack_q4_0};
+const struct product_leaf kernel_avx2_q4_1 = {few_q4_1, many_q4_1, unpack_q4_1};
+const struct product_leaf kernel_avx2_q8_0 = {few_q8_0, many_q8_0, unpack_q8_0};
 #endif
