@@ -158,25 +158,29 @@ static struct str first_characters(struct str s, int64_t count) {
   return (struct str){s.data, template_character_offset(s, count < 0 ? 0 : (size_t)count)};
 }
 
+// The text up to `length` characters, of which `end` takes some; whole words unless told otherwise.
+static struct value cut_text(struct render *r, struct str s, int64_t length, bool mid_word,
+                             struct str end) {
+  struct str kept = first_characters(s, length - (int64_t)template_count_characters(end));
+  const char *space = kept.length && !mid_word ? memrchr(kept.data, ' ', kept.length) : NULL;
+  if (space) kept.length = (size_t)(space - kept.data);
+  size_t mark = template_mark(r);
+  template_add(r, kept);
+  template_add(r, end);
+  return template_take(r, mark);
+}
+
 static struct value filter_truncate(struct render *r, const struct arguments *a) {
-  struct str s = template_text_of(r, a->values[0]);
-  int64_t length = template_whole_or(r, a->values[1], 255),
-          leeway = template_whole_or(r, a->values[4], 5);
+  int64_t length = template_whole_or(r, a->values[1], 255), has;
+  int64_t leeway = template_whole_or(r, a->values[4], 5);
   struct str end = value_given(a->values[3]) ? template_text_of(r, a->values[3]) : STR("...");
   int64_t end_length = (int64_t)template_count_characters(end);
   if (length < end_length || leeway < 0)
     return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld",
                          (long long)end_length);
-  if ((int64_t)template_count_characters(s) <= length + leeway) return a->values[0];
-  struct str kept = first_characters(s, length - end_length);
-  if (!template_truth_or(a->values[2], false)) {
-    const char *space = kept.length ? memrchr(kept.data, ' ', kept.length) : NULL;
-    if (space) kept.length = (size_t)(space - kept.data);
-  }
-  size_t mark = template_mark(r);
-  template_add(r, kept);
-  template_add(r, end);
-  return template_take(r, mark);
+  if (template_length(a->values[0], &has) && has <= length + leeway) return a->values[0];
+  struct str s = template_text_of(r, a->values[0]);
+  return cut_text(r, s, length, template_truth_or(a->values[2], false), end);
 }
 
 static struct value filter_wordcount(struct render *r, const struct arguments *a) {
@@ -510,9 +514,22 @@ static struct list items_of(struct render *r, const struct pair *pairs, size_t c
   return l;
 }
 
+// Jinja sorts by lists of keys, and equal items of lists are never ordered.  So a list whose items
+// all lack the attribute sorts, while undefined keys beside others fail.  A key in a list of its
+// own does the same here; strings and numbers order alike either way.
+static void wrap_unordered(struct render *r, struct pair *pairs, size_t count) {
+  for (size_t i = 0; i < count && !r->failed; i++) {
+    if (pairs[i].key.kind == VALUE_STRING || value_is_number(pairs[i].key)) continue;
+    struct list alone = {0};
+    template_list_push(r, &alone, pairs[i].key);
+    pairs[i].key = list_of(r, alone);
+  }
+}
+
 static struct value filter_sort(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
   struct pair *pairs = keyed(r, items, a->values[3], template_truth_or(a->values[2], false));
+  if (!r->failed) wrap_unordered(r, pairs, items.count);
   if (r->failed) return value_none();
   template_sort(r, pairs, items.count, template_truth_or(a->values[1], false));
   return list_of(r, items_of(r, pairs, items.count));

@@ -195,6 +195,7 @@ struct percent {
   struct value values;  // the right side
   size_t next;          // of a tuple
   bool single_used;     // the right side is one value, and it was used
+  bool safe;            // the left side is marked safe: what goes in is escaped
 };
 
 static struct value next_value(struct render *r, struct percent *p) {
@@ -247,9 +248,17 @@ static void percent_number(struct render *r, struct spec *spec, struct value v) 
   format_whole(r, spec, v.kind == VALUE_FLOAT ? (int64_t)v.real : value_whole(v));
 }
 
-static void percent_value(struct render *r, struct spec *spec, struct value v) {
+static struct str escaped(struct render *r, struct str s) {
+  size_t mark = template_mark(r);
+  template_add_escaped(r, s);
+  return template_take(r, mark).text;
+}
+
+static void percent_value(struct render *r, const struct percent *p, struct spec *spec,
+                          struct value v) {
   if (spec->type == 's') {
-    format_text(r, spec, template_string_of(r, v).text, '>');
+    struct value text = template_string_of(r, v);
+    format_text(r, spec, p->safe && !text.safe ? escaped(r, text.text) : text.text, '>');
   } else if (spec->type == 'r' || spec->type == 'a') {
     size_t mark = template_mark(r);
     template_add_repr(r, v);
@@ -290,7 +299,7 @@ static void percent_hole(struct render *r, struct percent *p, struct str *s) {
   if (spec.type == '%')
     template_add_char(r, '%');
   else
-    percent_value(r, &spec, named ? v : next_value(r, p));
+    percent_value(r, p, &spec, named ? v : next_value(r, p));
 }
 
 // What Python takes for a mapping: %(name)s could have picked from it, so nobody asks what was
@@ -301,7 +310,7 @@ static bool may_stay_unused(struct value v) {
 }
 
 struct value template_format_percent(struct render *r, struct value text, struct value values) {
-  struct percent p = {.values = values};
+  struct percent p = {.values = values, .safe = text.safe};
   struct str s = text.text;
   size_t mark = template_mark(r);
   while (s.length && !r->failed) {
@@ -316,7 +325,9 @@ struct value template_format_percent(struct render *r, struct value text, struct
   bool all = values.kind == VALUE_TUPLE ? p.next == values.list->count
                                         : p.single_used || may_stay_unused(values);
   if (!all) return template_fail(r, ERROR_INPUT, "a format has fewer holes than values");
-  return template_take(r, mark);
+  struct value formatted = template_take(r, mark);
+  formatted.safe = text.safe;
+  return formatted;
 }
 
 // ---- {}

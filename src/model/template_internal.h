@@ -589,7 +589,8 @@ struct value template_get_item(struct render *r, struct value object, struct val
 struct value template_get_slice(struct render *r, struct value object,
                                 const struct value bounds[3]);
 
-// Parameters of built-in functions, all bound (see struct arguments).
+// Parameters of built-in functions, all bound (see struct arguments).  Whole numbers are clamped to
+// half the range of 64 bits.
 int64_t template_whole_or(struct render *r, struct value v,
                           int64_t otherwise);                   // otherwise: absent or None
 bool template_truth_or(struct value v, bool otherwise);         // otherwise: absent

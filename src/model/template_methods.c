@@ -12,9 +12,14 @@
 
 // ---- parameters
 
+// Half of what 64 bits hold is more than any position, width or count; so sums never overflow.
+static int64_t clamp_whole(int64_t i) {
+  return i > INT64_MAX / 2 ? INT64_MAX / 2 : i < INT64_MIN / 2 ? INT64_MIN / 2 : i;
+}
+
 int64_t template_whole_or(struct render *r, struct value v, int64_t otherwise) {
   if (v.kind == VALUE_ABSENT || v.kind == VALUE_NONE) return otherwise;
-  if (value_is_whole(v)) return value_whole(v);
+  if (value_is_whole(v)) return clamp_whole(value_whole(v));
   if (v.kind == VALUE_UNDEFINED)
     template_use_undefined(r, v);
   else
@@ -403,10 +408,19 @@ struct value template_replace(struct render *r, const struct arguments *a) {
   return template_take(r, mark);
 }
 
+// Text marked safe escapes what is put into it.
 static struct value method_replace(struct render *r, const struct arguments *a) {
-  template_text_of(r, a->values[1]);
-  template_text_of(r, a->values[2]);
-  return template_replace(r, a);
+  struct value given[4] = {a->values[0], a->values[1], a->values[2], a->values[3]};
+  template_text_of(r, given[1]);
+  template_text_of(r, given[2]);
+  if (given[0].safe && !given[2].safe && !r->failed) {
+    size_t mark = template_mark(r);
+    template_add_escaped(r, given[2].text);
+    given[2] = template_take(r, mark);
+  }
+  struct value replaced = template_replace(r, &(struct arguments){.values = given, .count = 4});
+  replaced.safe = given[0].safe;
+  return replaced;
 }
 
 // ---- split and join
@@ -553,8 +567,10 @@ struct list template_split_lines(struct render *r, struct str s, bool keep_ends)
 }
 
 static struct value method_splitlines(struct render *r, const struct arguments *a) {
-  return list_of(
-      r, template_split_lines(r, a->values[0].text, template_truth_or(a->values[1], false)));
+  bool keep_ends = template_truth_or(a->values[1], false);
+  struct list lines = template_split_lines(r, a->values[0].text, keep_ends);
+  for (size_t i = 0; i < lines.count; i++) lines.items[i].safe = a->values[0].safe;
+  return list_of(r, lines);
 }
 
 static struct value method_join(struct render *r, const struct arguments *a) {

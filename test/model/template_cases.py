@@ -348,6 +348,9 @@ l|join, l|join(','), l|join(', ') , s|join('-'), [1, none, true, 1.5]|join('|'),
 5|join
 l|sort, l|sort(reverse=true), words|sort, words|sort(case_sensitive=true), words|sort(reverse=true), people|sort(attribute='age')|map(attribute='name')|list, people|sort(attribute='age,name')|map(attribute='name')|list, people|sort(true, false, 'age')|map(attribute='name')|list, people|sort(attribute='pet.kind')|map(attribute='name')|list, s|sort, d|sort, [true, 0, 2, -1.5]|sort
 [1, 'a']|sort
+l|sort(attribute='nope'), [{'a': 1}, {'b': 2}]|sort(attribute='x')|length, [{}]|sort(attribute='x')
+[{'a': 1}, {}]|sort(attribute='a')
+[none]|sort, [none, none]|sort
 [none, 1]|sort
 5|sort
 d|dictsort, d|dictsort(true), {'b': 2, 'a': 3, 'c': 1}|dictsort(by='value'), {'b': 2, 'a': 3}|dictsort(reverse=true), {'B': 1, 'a': 2, 'C': 3}|dictsort(case_sensitive=true), {}|dictsort
@@ -408,6 +411,8 @@ text|indent, text|indent(2), text|indent(2, true), text|indent(2, blank=true), t
 5|indent
 'foo bar baz qux'|truncate(9), 'foo bar baz qux'|truncate(9, true), 'foo bar baz qux'|truncate(11), 'foo bar baz qux'|truncate(11, false, '...', 0), 'abc'|truncate(3), 'ééééééééééééé'|truncate(5, true, '…'), 'foobarbazqux'|truncate(6, leeway=0), 'a b c d e f'|truncate(6, end='', leeway=0)
 s|truncate(2)
+l|truncate(9), undefined_name|truncate, s|truncate(9223372036854775807), s.center(-9223372036854775807), s.zfill(-9223372036854775807), s.find('o', -9223372036854775807), s[-9223372036854775807:9223372036854775807], l[::9223372036854775807]
+('<b>'|e).replace('b', '<'), ('<b>'|safe).replace('b', '<'|safe), ('a'|safe).upper().lower().title().strip('x') + '<', ('a b'|safe).split()[0] + '<', ('%s'|safe)|format('<'), '{}'.format('<'|safe), ('a'|safe).join(['b', 'c']) + '<'
 s|wordcount, 'a-b c_d  é'|wordcount, ''|wordcount, u|wordcount
 s|center(20) ~ '|', 'x'|center(4) ~ '|', 'x'|center(5) ~ '|'
 'a b/c?d=é&~'|urlencode, {'a b': 'c/d', 'x': 1}|urlencode, [('a', 1), ('b', 'ü')]|urlencode, 5|urlencode
