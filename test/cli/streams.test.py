@@ -37,22 +37,31 @@ held = shell('exec "$@" >&- <&- 2>&-', 'pull', 'file:' + model, '--name', 'held'
 c.check('all three streams closed: done', held.returncode == 0, held.returncode)
 c.check('and the model is untouched',
         open(folder + '/models/held/model.bin', 'rb').read() == open(model, 'rb').read())
-for closed in ('>&-', '2>&-', '<&-', '>&- 2>&- <&-'):
-    port = free_port()
-    p = subprocess.Popen(['bash', '-c', 'exec "$@" ' + closed, 'bash', BINARY, 'up', model, '--port', str(port)],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
-    links = '/proc/%d/fd/' % p.pid
-    answer = b''
-    for _ in range(600):
+
+
+def up(port, redirections=''):
+    return subprocess.Popen(['bash', '-c', 'exec "$@" ' + redirections, 'bash', BINARY, 'up', model, '--port',
+                             str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+
+
+def answer_of(port, any_status=False):
+    """The first line of /healthz, once it is 200 or any_status will do."""
+    end, answer = time.monotonic() + 60, b''
+    while time.monotonic() < end and answer[9:12] != b'200' and not (answer and any_status):
         try:
             with socket.create_connection(('127.0.0.1', port), 10) as s:
                 s.sendall(b'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
                 answer = s.recv(15)
-            if answer == b'HTTP/1.1 200 OK':
-                break
         except OSError:
-            pass
-        time.sleep(0.05)
+            time.sleep(0.001)
+    return answer
+
+
+for closed in ('>&-', '2>&-', '<&-', '>&- 2>&- <&-'):
+    port = free_port()
+    p = up(port, closed)
+    answer = answer_of(port)
+    links = '/proc/%d/fd/' % p.pid
     c.check('up with %s serves' % closed, answer == b'HTTP/1.1 200 OK', answer)
     c.check('up with %s: no socket stands in for a stream' % closed,
             not any('socket' in os.readlink(links + str(i)) or 'eventpoll' in os.readlink(links + str(i))
@@ -63,15 +72,13 @@ for closed in ('>&-', '2>&-', '<&-', '>&- 2>&- <&-'):
 r = shell('ulimit -f 100; exec "$@"', 'pull', 'file:' + model, '--name', 'small')
 c.one_line_error('a file that may not grow', r, 'File too large')
 
-# Stopped while it loads: the port is bound first, so it can be known when.
+# Stopped while it loads, or just after: any answer, and be it "loading", says that signals are heeded.
 for _ in range(5):
     port = free_port()
-    p = subprocess.Popen([BINARY, 'up', model, '--port', str(port)], stdout=subprocess.DEVNULL,
-                         stderr=subprocess.PIPE, env=env)
-    while p.poll() is None and socket.socket().connect_ex(('127.0.0.1', port)) != 0:
-        time.sleep(0.001)
+    p = up(port)
+    answer_of(port, any_status=True)
     p.send_signal(signal.SIGTERM)
-    c.check('stopped while it loads', p.wait(60) == 0, p.stderr.read()[:500])
+    c.check('stopped while it loads', p.wait(60) == 0, p.returncode)
 
 # The embedding table is read where the file is mapped.
 with Server(model) as s:
