@@ -7,10 +7,12 @@
 # Every test runs in the source folder with MOTLEY_BINARY and MOTLEY_BUILD set; exit 77 = skipped.
 find_library(CMOCKA_LIBRARY cmocka REQUIRED)
 file(GLOB test_sources CONFIGURE_DEPENDS test/*/test_*.c)
+list(FILTER test_sources EXCLUDE REGEX "/support/")
 file(GLOB support_sources CONFIGURE_DEPENDS test/support/*.c)
 list(FILTER support_sources EXCLUDE REGEX "/replay_main\\.c$")
 if(support_sources)
   add_library(test_support STATIC ${support_sources})
+  target_include_directories(test_support PUBLIC test)
 endif()
 
 foreach(source IN LISTS test_sources)

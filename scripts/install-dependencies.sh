@@ -21,6 +21,10 @@ node-llhttp
 libjansson-dev
 libpcre2-dev
 zlib1g-dev
+libedit-dev
+libbsd-dev
+libmd-dev
+libncurses-dev
 libcurl4        libcurl3-gnutls|libcurl4t64
 ca-certificates
 python3         command:python3

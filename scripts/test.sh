@@ -21,6 +21,7 @@ stop() {
 
 scripts/install-dependencies.sh test || stop "what the tests need is not there"
 scripts/build.sh "$preset" || stop "the build failed"
+eval "$(scripts/test-inputs.sh "$folder/motley")"
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}

@@ -34,7 +34,7 @@ struct api_request {  // of either endpoint; owned by api_request_clear
   struct buffer *prompts;
   struct token_list *prompt_ids;    // [prompt_count] when the prompt was given as ids, else NULL
   int prompt_count;                 // 1 for chat
-  char *model;                      // as asked, NULL = absent
+  char *model;                      // as asked, in `memory`; NULL = absent
   int choices;                      // n, 1..API_CHOICES_MAX
   int max_tokens;                   // 0 = absent
   struct engine_sampling sampling;  // bias arrays point into `memory`
@@ -50,14 +50,25 @@ struct api_request {  // of either endpoint; owned by api_request_clear
 bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
                        struct api_error *e);
 void api_request_clear(struct api_request *r);
-// Variables for the chat template: messages, tools, add_generation_prompt, bos_token, eos_token.
-// New reference.
-json_t *api_template_variables(const struct api_request *r, struct str bos, struct str eos);
+// Variables for the chat template: messages, tools, add_generation_prompt; model/chat.h adds
+// bos_token and eos_token.  New reference.
+json_t *api_template_variables(const struct api_request *r);
 
-struct api_choice {  // one generated answer, growing as events come
-  struct buffer text;
-  struct buffer logprobs;  // JSON elements written so far, comma-separated
-  size_t logprob_offset;   // completions: text_offset of the next token
+// What logprobs are made of, as columns of JSON elements: chat has one list of objects, completions
+// four parallel lists.
+enum {
+  API_LOGPROB_TOKENS,
+  API_LOGPROB_VALUES,
+  API_LOGPROB_TOP,
+  API_LOGPROB_OFFSETS,
+  API_LOGPROB_COLUMNS
+};
+
+struct api_choice {    // one generated answer, growing as events come; zeroed = nothing yet
+  struct buffer text;  // whole answers only; a stream keeps none
+  struct buffer logprobs[API_LOGPROB_COLUMNS];  // elements written so far, comma-separated
+  size_t logprob_offset;  // completions: text_offset of the next token, in characters
+  bool started;           // streams: the first chunk, which carries the role or the echo, is out
   bool finished;
   enum engine_finish finish;
   int generated_tokens;
@@ -72,11 +83,10 @@ struct api_response {  // what all answers to one request share
   uint64_t created_s;
   int prompt_tokens, cached_tokens;
 };
-// One streamed event, "data: {…}\n\n", for choice `index`; the first chunk of a chat choice carries
-// the role.
-void api_write_chunk(const struct api_response *r, int index, bool first,
+// One streamed event of choice number `index` as "data: {…}\n\n" lines: none for a token whose text
+// is held back, two for the first and often for the last.
+void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
                      const struct engine_event *event, struct buffer *out);
-// usage, [DONE]
 void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out);
 void api_choice_add(const struct api_response *r, struct api_choice *c,
                     const struct engine_event *event);
@@ -84,6 +94,8 @@ void api_write_response(const struct api_response *r, struct api_choice *choices
                         struct buffer *out);
 void api_write_error(const struct api_error *e, struct buffer *out);         // {"error":{…}}
 void api_write_stream_error(const struct api_error *e, struct buffer *out);  // as an SSE event
+void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
+                     struct buffer *out);
 void api_write_models(const char *const *names, const struct model_config *const *configs,
                       int count, uint64_t created_s, struct buffer *out);
 bool api_error_set(struct api_error *e, int status, const char *type, const char *code,

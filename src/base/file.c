@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,8 @@ static int open_regular(const char *path, uint64_t *size, struct error *e) {
   return file;
 }
 
+// A mapping outlives its file descriptor, so that is closed at once.  An empty file cannot be
+// mapped and is represented by no memory.
 bool file_map_open(struct file_map *m, const char *path, struct error *e) {
   uint64_t size;
   int file = open_regular(path, &size, e);
@@ -48,39 +51,42 @@ void file_map_close(struct file_map *m) {
   *m = (struct file_map){0};
 }
 
-static bool read_all(int file, size_t size, struct buffer *out) {
-  buffer_reserve(out, size);
-  while (size) {
-    ssize_t n = read(file, out->data + out->length, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    if (n == 0) break;  // it shrank meanwhile
-    out->length += (size_t)n;
-    size -= (size_t)n;
-  }
+#define READ_STEP 4096u  // bytes asked for beyond what the file's size promised
+
+// Reads to the end of the file, wherever that is: the files of /proc say that they are empty, and
+// another program may be writing.  Stops as soon as more than `limit` bytes are there.
+static bool read_all(int file, size_t size, size_t limit, struct buffer *out) {
+  size_t before = out->length;
+  ssize_t n;
+  do {
+    size_t have = out->length - before;
+    size_t wanted = have < size ? size - have : READ_STEP;
+    buffer_reserve(out, wanted);
+    n = read(file, out->data + out->length, wanted);
+    if (n > 0) out->length += (size_t)n;
+  } while ((n > 0 && out->length - before <= limit) || (n < 0 && errno == EINTR));
   out->data[out->length] = 0;
-  return true;
+  return n >= 0;
 }
 
+// On failure the buffer is cut back to what the caller had in it.
 bool file_read(const char *path, size_t limit, struct buffer *out, struct error *e) {
   uint64_t size;
   int file = open_regular(path, &size, e);
   if (file < 0) return false;
   size_t before = out->length;
-  bool done = false;
-  if (size > limit) {
-    error_set(e, ERROR_INPUT, "%s has %llu bytes; at most %zu are read", path,
-              (unsigned long long)size, limit);
-  } else if (!read_all(file, size, out)) {
-    error_set_errno(e, errno, "cannot read %s", path);
-    out->length = before;
-  } else {
-    done = true;
-  }
+  bool read = size > limit || read_all(file, size, limit, out);
+  int why = errno;
   close(file);
-  return done;
+  if (read && size <= limit && out->length - before <= limit) return true;
+  out->length = before;
+  if (out->data) out->data[before] = 0;
+  if (!read) return error_set_errno(e, why, "cannot read %s", path);
+  return error_set(e, ERROR_INPUT, "%s has more than the %zu bytes that are read of such a file",
+                   path, limit);
 }
 
+// write(2) may take less than it was given, most often on a disk that has just become full.
 static bool write_all(int file, struct str content) {
   while (content.length) {
     ssize_t n = write(file, content.data, content.length);
@@ -106,12 +112,16 @@ static void sync_folder_of(const char *path) {
   close(file);
 }
 
+// The new file has a name that nobody else has or could foresee (two threads may write the same
+// path, and the folder may be everybody's), and must not exist yet.
 bool file_write_atomic(const char *path, struct str content, struct error *e) {
   char fresh[PATH_MAX];
-  if (snprintf(fresh, sizeof fresh, "%s.%ld.new", path, (long)getpid()) >= (int)sizeof fresh)
+  const struct world *world = world_real();
+  uint64_t unique = world->random(world->context);
+  if (snprintf(fresh, sizeof fresh, "%s.%016" PRIx64 ".new", path, unique) >= (int)sizeof fresh)
     return error_set(e, ERROR_INPUT, "the path %s is too long", path);
-  int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return error_set_errno(e, errno, "cannot create %s", fresh);
+  int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return error_set_errno(e, errno, "cannot create %s", path);
   bool done = write_all(file, content) && fsync(file) == 0;
   int why = errno;
   if (close(file) < 0 && done) done = false, why = errno;
@@ -124,6 +134,7 @@ bool file_write_atomic(const char *path, struct str content, struct error *e) {
   return true;
 }
 
+// Makes each part in turn and does not ask first: another process may make the same folders.
 bool file_make_folders(const char *path, struct error *e) {
   char part[PATH_MAX];
   size_t length = strlen(path);

@@ -16,6 +16,7 @@ static enum log_level lowest_level = LOG_INFO;
 
 void log_set_level(enum log_level lowest) { lowest_level = lowest; }
 
+// UTC, so that the logs of machines in different places can be laid side by side.
 static void add_time(struct buffer *line) {
   struct timespec now;
   struct tm utc;
@@ -26,6 +27,7 @@ static void add_time(struct buffer *line) {
   buffer_print(line, "%s.%03ldZ ", text, now.tv_nsec / 1000000);
 }
 
+// The message may quote what came from outside: control characters must not reach a terminal.
 void log_line(enum log_level level, const char *format, ...) {
   static const char *const names[] = {"debug", "info", "warning", "error"};
   if (level < lowest_level) return;
@@ -40,7 +42,7 @@ void log_line(enum log_level level, const char *format, ...) {
   va_end(arguments);
   buffer_add_text(&line, text);
   for (size_t i = start; i < line.length; i++)
-    if ((unsigned char)line.data[i] < 0x20) line.data[i] = '?';
+    if ((unsigned char)line.data[i] < 0x20 || line.data[i] == 0x7f) line.data[i] = '?';
   buffer_add_char(&line, '\n');
   if (write(STDERR_FILENO, line.data, line.length) < 0) {
     // Nobody to tell: stderr is gone.

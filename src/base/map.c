@@ -23,6 +23,7 @@ static uint64_t mix(uint64_t x) {  // the finisher of splitmix64
   return x ^ x >> 31;
 }
 
+// Eight bytes a step; the length goes into the start, or trailing zeros would not count.
 uint64_t hash_bytes(const void *data, size_t length, uint64_t seed) {
   const unsigned char *p = data;
   uint64_t h = mix(seed ^ 0x9E3779B97F4A7C15u ^ (uint64_t)length);
@@ -47,6 +48,7 @@ static struct map_slot *find(const struct map *m, struct str key, uint64_t hash)
   }
 }
 
+// The hashes are kept, so no key is read again.
 static void grow(struct map *m) {
   struct map_slot *old = m->slots;
   size_t old_capacity = m->capacity;
@@ -57,6 +59,7 @@ static void grow(struct map *m) {
   memory_free(old);
 }
 
+// Grows before it looks: `find` needs an empty slot to stop at.
 void map_put(struct map *m, struct str key, int64_t value) {
   if (m->count + 1 > m->capacity / 4 * 3) grow(m);
   uint64_t hash = hash_bytes(key.data, key.length, 0);

@@ -8,7 +8,9 @@
 // back by huge pages.
 //
 // An arena is a chain of blocks, newest first, each twice the size of the one before up to
-// ARENA_BLOCK_MAX; what is larger than a block gets a block of its own.
+// ARENA_BLOCK_MAX; what is larger than a block gets a block of its own.  Under the address
+// sanitizer everything gets a block of its own, of exactly its size, so that a step outside of it
+// is noticed.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,13 @@
 #define ARENA_BLOCK_MIN 1024u  // bytes; a request's arena often stays below it
 #define ARENA_BLOCK_MAX (1u << 20)
 #define ARENA_ALIGN 16u
+#if defined(__SANITIZE_ADDRESS__)  // gcc says it so
+#define ARENA_EXACT true
+#elif defined(__has_feature)
+#define ARENA_EXACT __has_feature(address_sanitizer)  // and clang so
+#else
+#define ARENA_EXACT false
+#endif
 
 static _Noreturn void exhausted(size_t size) {
   char line[96];
@@ -43,21 +52,22 @@ void *memory_resize(void *block, size_t size) {
 
 void memory_free(void *block) { free(block); }
 
+// The kernel refuses here only what can never fit; pages that are touched later come one by one.
 void *memory_try_big(size_t size, const char *for_what, struct error *e) {
-  void *block = size ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                     : MAP_FAILED;
+  size_t mapped = size ? size : 1;
+  void *block = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
     error_set(e, ERROR_MEMORY,
               "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
               for_what, (double)size / (1 << 20));
     return NULL;
   }
-  madvise(block, size, MADV_HUGEPAGE);  // a wish; without it all stays right
+  madvise(block, mapped, MADV_HUGEPAGE);  // a wish; without it all stays right
   return block;
 }
 
 void memory_free_big(void *block, size_t size) {
-  if (block) munmap(block, size);
+  if (block) munmap(block, size ? size : 1);
 }
 
 struct arena_block {
@@ -67,15 +77,19 @@ struct arena_block {
 };
 
 static size_t next_block_size(const struct arena *a, size_t wanted) {
+  if (ARENA_EXACT) return wanted;
   size_t size = a->blocks ? a->blocks->size * 2 : ARENA_BLOCK_MIN;
   if (size > ARENA_BLOCK_MAX) size = ARENA_BLOCK_MAX;
   return size < wanted ? wanted : size;
 }
 
+// The rest of the newest block is given up when the next piece does not fit: pieces are small
+// beside blocks, and looking through older blocks would cost more.
 void *arena_new(struct arena *a, size_t size) {
   if (size > SIZE_MAX / 2) exhausted(size);
   size_t rounded = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
-  if (!a->blocks || a->blocks->size - a->used < rounded) {
+  if (ARENA_EXACT) rounded = size;
+  if (ARENA_EXACT || !a->blocks || a->blocks->size - a->used < rounded) {
     size_t block_size = next_block_size(a, rounded);
     struct arena_block *b = memory_new(sizeof *b + block_size);
     b->older = a->blocks;
@@ -94,6 +108,7 @@ char *arena_copy(struct arena *a, const void *data, size_t length) {
   return copy;
 }
 
+// Formats twice, once only to count.
 char *arena_print(struct arena *a, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);

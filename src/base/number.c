@@ -80,6 +80,7 @@ static uint32_t magnitude_code(uint32_t magnitude, const struct format *f) {
   return code > f->largest ? f->overflow : code;
 }
 
+// Inlined into each conversion, where the table row is a constant and the arithmetic folds.
 static inline uint32_t encode(float value, const struct format *f) {
   uint32_t bits = bits_of(value), magnitude = bits & 0x7FFFFFFFu;
   uint32_t sign = bits >> 31 << (f->exponent + f->fraction);
@@ -104,6 +105,7 @@ static uint32_t subnormal_bits(uint32_t code, const struct format *f) {
   return (field << F32_FRACTION) + ((code ^ 1u << top) << (F32_FRACTION - top));
 }
 
+// The sign is carried apart all the way, so that -0 stays -0.
 static inline float decode(uint32_t bits, const struct format *f) {
   int sign_at = f->exponent + f->fraction;
   uint32_t sign = (bits >> sign_at & 1) << 31, code = bits & ((1u << sign_at) - 1);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // string.c: borrowed strings, UTF-8, numbers in text, and the growing buffer.
+//
+// UTF-8 is decoded strictly: what is cut short, longer than needed (C0 80 for NUL), a surrogate or
+// above 10FFFF is no character at all.  Numbers must fill the whole string.  A buffer doubles:
+// data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.
 
-#include <ctype.h>
-#include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct str str_trim(struct str s) {
 // The smallest code point that needs 1, 2, 3, 4 bytes: what is below it is an overlong form.
 static const uint32_t utf8_smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
 
+// Whether a form is overlong is asked after decoding: the value tells how short it could have been.
 int str_utf8_decode(struct str s, size_t at, uint32_t *code_point) {
   if (at >= s.length) return 0;
   const unsigned char *p = (const unsigned char *)s.data + at;
@@ -59,6 +61,7 @@ int str_utf8_length(struct str s, size_t at) {
   return str_utf8_decode(s, at, &ignored);
 }
 
+// The first byte begins with as many ones as there are bytes: 0xF00 moved right by `length`.
 int str_utf8_encode(uint32_t c, char out[4]) {
   if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) return 0;
   if (c < 0x80) return out[0] = (char)c, 1;
@@ -68,17 +71,18 @@ int str_utf8_encode(uint32_t c, char out[4]) {
   return length;
 }
 
+// The value grows downwards, for the smallest number has no positive twin.
 bool str_to_int(struct str s, int64_t *out) {
-  char text[24];
-  if (s.length == 0 || s.length >= sizeof text ||
-      !(isdigit((unsigned char)s.data[0]) || s.data[0] == '-'))
-    return false;
-  memcpy(text, s.data, s.length);
-  text[s.length] = 0;
-  char *end;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (errno || end != text + s.length || end == text) return false;
+  bool negative = s.length && s.data[0] == '-';
+  int64_t value = 0;
+  if (s.length == negative) return false;
+  for (size_t i = negative; i < s.length; i++) {
+    int digit = s.data[i] - '0';
+    if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+        __builtin_sub_overflow(value, digit, &value))
+      return false;
+  }
+  if (!negative && __builtin_sub_overflow(0, value, &value)) return false;
   *out = value;
   return true;
 }
@@ -91,13 +95,16 @@ static bool looks_decimal(struct str s) {
   return s.length > 0;
 }
 
+#define DOUBLE_TEXT_MAX 512  // characters; the exact decimal digits of most doubles need fewer
+
+// strtod wants a NUL at the end, which a str does not have: hence the copy.
 bool str_to_double(struct str s, double *out) {
-  char text[64];
+  char text[DOUBLE_TEXT_MAX];
   if (s.length >= sizeof text || !looks_decimal(s)) return false;
   memcpy(text, s.data, s.length);
   text[s.length] = 0;
   char *end;
-  // The program never calls setlocale, so strtod sees the C locale.
+  // The program sets no locale but for characters (LC_CTYPE), so strtod expects a point.
   double value = strtod(text, &end);
   if (end != text + s.length || !isfinite(value)) return false;
   *out = value;
@@ -108,6 +115,7 @@ bool str_to_double(struct str s, double *out) {
 
 #define BUFFER_FIRST 64u  // bytes of the first allocation
 
+// Doubling makes n additions cost n copies in all.
 void buffer_reserve(struct buffer *b, size_t extra) {
   // memory_resize will say it
   if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;
@@ -130,13 +138,14 @@ void buffer_add_str(struct buffer *b, struct str s) { buffer_add(b, s.data, s.le
 void buffer_add_text(struct buffer *b, const char *text) { buffer_add(b, text, strlen(text)); }
 void buffer_add_char(struct buffer *b, char c) { buffer_add(b, &c, 1); }
 
+// Formats twice, once only to count, so that the text goes straight to its place.
 void buffer_print(struct buffer *b, const char *format, ...) {
   va_list arguments, again;
   va_start(arguments, format);
   va_copy(again, arguments);
   int n = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  if (n > 0) {
+  if (n >= 0) {
     buffer_reserve(b, (size_t)n);
     vsnprintf(b->data + b->length, (size_t)n + 1, format, again);
     b->length += (size_t)n;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // world.c: the real world and the simulated one.
+//
+// Both are a table of functions.  The real one asks the system; the simulated one keeps its time
+// and its generator beside the table, so that two runs from one seed see the same world.
 
 #include <sys/random.h>
 #include <time.h>
@@ -23,6 +26,8 @@ static uint64_t real_wall_ms(void *context) {
   return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
+// getrandom cannot fail for so few bytes on a system that has booted; the clock is for the
+// impossible, so that no caller needs an error path.
 static uint64_t real_random(void *context) {
   uint64_t value = 0;
   // 8 bytes never come short on a booted Linux

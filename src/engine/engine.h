@@ -25,9 +25,10 @@
 struct engine_options {
   int context;    // longest sequence, 0 = the model's own, capped by what the cache holds
   int sequences;  // most sequences in one batch; 0 = 16
-  // KV cache; 0 = enough for `sequences` × min(context, 2048), at most 1/4 of free memory
+  // KV cache; 0 = enough for `sequences` × min(context, 2048) and for one whole context, at most
+  // 1/4 of free memory
   uint64_t cache_bytes;
-  int queue;        // waiting requests before ERROR_BUSY; 0 = 256
+  int queue;        // requests beyond `sequences` before ERROR_BUSY; 0 = 256
   int step_tokens;  // tokens per forward pass, <= MODEL_BATCH_MAX; 0 = that
   const struct world *world;
 };
@@ -37,7 +38,8 @@ struct engine_sampling {
   int top_k;          // 0 = off
   float top_p;        // 1 = off
   float min_p;        // 0 = off: keep tokens with p >= min_p * max p
-  // 1 = off: logits of seen tokens divided (positive) or multiplied (negative)
+  // 1 = off: logits of seen tokens (whole prompt and answer) divided (positive) or multiplied
+  // (negative)
   float repetition_penalty;
   // OpenAI's: subtracted from logits of tokens generated so far
   float presence_penalty, frequency_penalty;
@@ -54,10 +56,12 @@ struct engine_request {  // borrowed for engine_submit only; copied
   int max_tokens;    // 0 = until the context is full
   struct engine_sampling sampling;
   int stop_count;
-  const struct str *stops;  // generation ends before the first of them; never shown
-  bool ignore_end;          // go on past end-of-generation tokens (benchmarks)
-  bool show_special;        // put control tokens into the text
-  int top_logprobs;         // -1 = no logprobs, 0..ENGINE_TOP_LOGPROBS alternatives
+  // Generation ends before the one that is complete first (of several the longest); never shown.
+  // 1 to 1024 bytes of valid UTF-8 each.
+  const struct str *stops;
+  bool ignore_end;    // go on past end-of-generation tokens (benchmarks)
+  bool show_special;  // put control tokens into the text
+  int top_logprobs;   // -1 = no logprobs, 0..ENGINE_TOP_LOGPROBS alternatives
 };
 
 enum engine_event_kind { EVENT_TOKEN, EVENT_END };
@@ -70,9 +74,10 @@ struct engine_logprob {
 };
 struct engine_event {
   enum engine_event_kind kind;
-  // EVENT_TOKEN: one generated token.  text may be empty (held back: unfinished character, possible
-  // stop string) and may carry the text of earlier tokens.  EVENT_END: text is what was still held
-  // back.
+  // EVENT_TOKEN: one generated token; there are generated_tokens of them.  The end-of-generation
+  // token that ends an answer is not one of them, and has no text.  text may be empty (held back:
+  // unfinished character, possible stop string) and may carry the text of earlier tokens.
+  // EVENT_END: text is what was still held back.
   int32_t id;
   struct str text;  // valid until the next engine_stream_next or free
   float logprob;    // when asked for
@@ -88,12 +93,15 @@ struct engine_event {
 struct engine;
 struct engine_stream;
 
+// The model is borrowed and must outlive the engine.  Errors name the option to change.
 struct engine *engine_new(struct model *model, const struct engine_options *options,
                           struct error *e);
 // stops the thread; every live stream must have been freed
 void engine_free(struct engine *en);
+// Runs steps on a thread of its own from now on; once per engine.
 bool engine_start(struct engine *en, struct error *e);
-void engine_stop(struct engine *en);          // running requests end with FINISH_CANCELLED
+// Running and waiting requests end with FINISH_CANCELLED; no more are taken.
+void engine_stop(struct engine *en);
 int engine_context(const struct engine *en);  // longest sequence it takes
 
 // notify(context) is called from the engine's thread, without locks held, whenever the stream has a
@@ -103,6 +111,8 @@ struct engine_stream *engine_submit(struct engine *en, const struct engine_reque
                                     void (*notify)(void *context), void *context, struct error *e);
 // Thread-safe against the engine; one consumer a stream.  False: nothing there yet.
 bool engine_stream_next(struct engine_stream *s, struct engine_event *out);
+// Waits for a call of notify under way, so that none comes afterwards; hold no lock that notify
+// takes.
 void engine_stream_free(struct engine_stream *s);
 
 // Runs one batch; false when there was nothing to do.  Only when engine_start was not called.
@@ -113,6 +123,9 @@ struct engine_stats {  // since start; read from any thread
   int pages, pages_used;  // pages_used includes cached prefixes that can be evicted
   uint64_t requests, cancelled, rejected, preempted;
   uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
-  double prefill_tok_s, decode_tok_s;  // over the last ten seconds, 0 when idle
+  // Tokens over the time of the steps that worked on such tokens, in the last ten seconds; 0 =
+  // none.
+  double prefill_tok_s, decode_tok_s;
 };
+// Thread-safe; a consistent copy as of the last step.
 void engine_stats_read(struct engine *en, struct engine_stats *out);

@@ -8,10 +8,14 @@
 // signal handler).
 //
 // The server keeps connections alive, answers pipelined requests in order, and refuses by itself,
-// with a JSON body {"error":{"message","type","code"}} in one line: 400 malformed, 408 slow
-// request, 411/413 body missing or too large, 431 headers too large, 501 transfer codings other
-// than chunked, 503 too many connections, 505 versions. llhttp parses in strict mode, so request
-// smuggling is refused.
+// with a JSON body {"error":{"message","type","param","code"}} in one line: 400 malformed, 408 slow
+// request, 411/413 body missing or too large, 417 unknown expectations, 431 headers too large, 501
+// CONNECT and transfer codings other than chunked, 503 too many connections, 505 versions.  llhttp
+// parses in strict mode, and lines are checked before it sees them, so request smuggling is
+// refused.
+//
+// A client that closes its sending half (a FIN) before its answer is complete counts as gone: that
+// is all one sees of a user who pressed Ctrl-C, and clients of these APIs do not half-close.
 #pragma once
 
 #include "base/base.h"
@@ -62,7 +66,8 @@ struct net_listener *net_http_listen(struct net_loop *l, const char *address, in
                                      const struct net_http_limits *limits,
                                      const struct net_http_handler *handler, struct error *e);
 int net_http_port(const struct net_listener *n);
-// Stops accepting; open connections are cut, `closed` is called for each exchange.
+// Stops accepting; open connections are cut, `closed` is called for each exchange.  Not from inside
+// a callback of the handler.
 void net_http_close(struct net_listener *n);
 
 // ---- reading the request.  All borrowed from the exchange.

@@ -49,6 +49,8 @@ static uint64_t read_bytes(const char *root, const char *folder, const char *fil
   return number ? (uint64_t)value : otherwise;
 }
 
+// Only clean file pages that were not used lately: the kernel drops those first and without a
+// write.
 static uint64_t read_reclaimable(const char *root, const char *folder, const char *name) {
   char path[PATH_MAX];
   struct buffer text = {0};
@@ -59,6 +61,7 @@ static uint64_t read_reclaimable(const char *root, const char *folder, const cha
   return bytes;
 }
 
+// Limit and available are kept apart: the tightest limit need not be the fullest one.
 static void take_memory(const char *root, const char *folder, const struct controller_files *files,
                         struct probe_cgroup *out) {
   uint64_t limit = read_bytes(root, folder, files->memory_limit, PROBE_UNLIMITED);
@@ -221,6 +224,7 @@ static void follow(const char *root, struct str mounts, const struct kind *kind,
   }
 }
 
+// A process is in one group of every hierarchy; each is followed and all limits hold together.
 void probe_cgroup_read(const char *root, struct probe_cgroup *out) {
   struct buffer memberships = {0}, mounts = {0};
   *out = (struct probe_cgroup){PROBE_UNLIMITED, PROBE_UNLIMITED, 0};

@@ -24,6 +24,7 @@
 
 static bool bit(uint32_t word, int n) { return word >> n & 1; }
 
+// Each line is one sentence of the table above.
 void probe_cpuid_decode(const struct probe_cpuid *raw, struct probe_cpu *out) {
   uint32_t ecx1 = raw->features_1_ecx, ebx7 = raw->features_7_ebx;
   bool asked = bit(ecx1, 27);  // OSXSAVE: `saved` means something
@@ -57,6 +58,7 @@ static uint64_t read_xcr0(void) {
   return (uint64_t)high << 32 | low;
 }
 
+// __get_cpuid says false for a leaf the processor does not have; its features then stay off.
 static void read_features(struct probe_cpu *out) {
   struct probe_cpuid raw = {0};
   uint32_t eax, ebx, ecx, edx;
@@ -71,6 +73,7 @@ static void read_features(struct probe_cpu *out) {
   probe_cpuid_decode(&raw, out);
 }
 
+// The three leaves are the name's bytes in order; it ends with a NUL unless it has all 48.
 static void read_name(char *out, size_t room) {
   uint32_t words[13] = {0};  // leaves 0x80000002..4 give 48 characters
   for (uint32_t leaf = 0; leaf < 3; leaf++) {
@@ -122,6 +125,8 @@ static uint32_t hexadecimal_field(struct str text, const char *name) {
   return 0;
 }
 
+// x86 has a line with the name.  Arm mostly has not; then the numbers are looked up, and a core
+// that is not in the table leaves `out` as it is.
 void probe_cpuinfo_name(struct str text, char *out, size_t room) {
   struct str rest = text, line;
   while (probe_text_line(&rest, &line)) {
@@ -161,6 +166,7 @@ static int count_cores(void) {
   return allowed > 0 ? allowed : 1;
 }
 
+// "3" or "32768K": the same reader for both, since a level never ends in a letter.
 static uint64_t read_cache_number(const char *root, int index, const char *file) {
   static const struct {
     char letter;
@@ -179,6 +185,7 @@ static uint64_t read_cache_number(const char *root, int index, const char *file)
   return right ? (uint64_t)value * times : 0;
 }
 
+// Index numbers follow no rule across processors: the highest level is looked for.
 uint64_t probe_cache_bytes(const char *root) {
   uint64_t highest = 0, bytes = 0;
   for (int index = 0; index < 8; index++) {
@@ -190,6 +197,7 @@ uint64_t probe_cache_bytes(const char *root) {
   return bytes;
 }
 
+// What a part does not tell is left at what this begins with.
 void probe_cpu_read(struct probe_cpu *out) {
   struct utsname system;
   *out = (struct probe_cpu){.name = "unknown processor"};

@@ -3,36 +3,23 @@
 // files.c: reading the kernel's small text files, and free space on a disk.
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
+#include "base/world.h"
 #include "probe/internal.h"
 
 #define TEXT_MAX (1u << 20)  // bytes; /proc/stat and cpuinfo of a 500-core machine stay below
-#define TEXT_STEP 4096u      // bytes a read(2); the kernel fills a page at a time
 
 bool probe_text_read(const char *root, const char *path, struct buffer *out) {
   char whole[PATH_MAX];
   if (snprintf(whole, sizeof whole, "%s%s", root, path) >= (int)sizeof whole) return false;
-  int file = open(whole, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  size_t before = out->length;
-  ssize_t n = 0;
-  do {
-    buffer_reserve(out, TEXT_STEP);
-    n = read(file, out->data + out->length, TEXT_STEP);
-    if (n > 0) out->length += (size_t)n;
-  } while ((n > 0 && out->length - before < TEXT_MAX) || (n < 0 && errno == EINTR));
-  close(file);
-  if (n < 0) out->length = before;
-  out->data[out->length] = 0;
-  return n >= 0;
+  return file_read(whole, TEXT_MAX, out, NULL);
 }
 
+// A last line without an end counts too.
 bool probe_text_line(struct str *text, struct str *line) {
   if (!text->length) return false;
   const char *end = memchr(text->data, '\n', text->length);
@@ -43,6 +30,7 @@ bool probe_text_line(struct str *text, struct str *line) {
   return true;
 }
 
+// An empty word is the end of the line.
 bool probe_text_word(struct str *line, struct str *word) {
   size_t at = 0;
   while (at < line->length && (line->data[at] == ' ' || line->data[at] == '\t')) at++;
@@ -53,6 +41,7 @@ bool probe_text_word(struct str *line, struct str *word) {
   return word->length > 0;
 }
 
+// Serves "Name:  value unit" and "name value" alike; the first line of that name decides.
 bool probe_text_field(struct str text, const char *name, uint64_t *value) {
   struct str line, word;
   while (probe_text_line(&text, &line)) {
@@ -73,11 +62,15 @@ static bool go_up(char *path) {
   while (length > 1 && path[length - 1] == '/') path[--length] = 0;
   if (!strcmp(path, "/") || !strcmp(path, ".")) return false;
   char *slash = strrchr(path, '/');
-  if (!slash) return strcpy(path, "."), true;
+  if (!slash) {
+    path[0] = '.', path[1] = 0;
+    return true;
+  }
   slash[slash == path] = 0;
   return true;
 }
 
+// A model is going to a folder that may not be made yet: what counts is where it would be made.
 bool probe_disk_free(const char *path, uint64_t *bytes, struct error *e) {
   char existing[PATH_MAX];
   struct statvfs info;

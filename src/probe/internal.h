@@ -10,8 +10,8 @@
 
 // ---- files.c
 
-// Appends a small text file of the kernel (they claim size 0, so file_read cannot).  False when it
-// cannot be read, which is never an error here: what a machine does not tell stays unknown.
+// Appends a small text file of the kernel.  False when it cannot be read, which is never an error
+// here: what a machine does not tell stays unknown.
 bool probe_text_read(const char *root, const char *path, struct buffer *out);
 // The first line of *text without its end; *text moves behind it.  False at the end.
 bool probe_text_line(struct str *text, struct str *line);

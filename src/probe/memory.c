@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // memory.c: memory and load, from /proc and the control groups.
+//
+// Memory is the smaller of what the machine and what the process's control groups have; load is the
+// difference of two readings of counters that only grow (nearly: see `grown`).  What cannot be read
+// is 0.
 
 #include <string.h>
 
@@ -8,6 +12,7 @@
 
 void probe_memory_read(struct probe_memory *out) { probe_memory_read_at("", out); }
 
+// The group may be as large as it likes: memory that the machine has not got is not available.
 void probe_memory_read_at(const char *root, struct probe_memory *out) {
   struct buffer machine = {0}, process = {0};
   struct probe_cgroup group;
@@ -95,6 +100,7 @@ void probe_load_read(struct probe_load *state, double *machine_percent, double *
   probe_load_read_at("", state, machine_percent, process_percent);
 }
 
+// Both shares are taken of the same interval, counted in the ticks of all processors together.
 void probe_load_read_at(const char *root, struct probe_load *state, double *machine_percent,
                         double *process_percent) {
   struct ticks now = read_machine(root);

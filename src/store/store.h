@@ -39,6 +39,9 @@ struct store_pull {
   const char *name;    // NULL = made from the file's name
   const char *sha256;  // expected digest of the model file, or NULL
   bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);  // as fetch.h
+  // A line the person should know, such as which other files there were to choose from.  May be
+  // NULL.
+  void (*note)(void *context, const char *line);
   void *context;
 };
 // Fetches, verifies (digest; that the file opens as a model is the caller's check) and lists a

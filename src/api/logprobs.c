@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// logprobs.c: log-probabilities in OpenAI's two shapes.
+//
+//   chat         {"content":[{"token":"
+//   a","logprob":-0.1,"bytes":[32,97],"top_logprobs":[{…}]},…],"refusal":null} completions
+//   {"tokens":[" a",…],"token_logprobs":[-0.1,…],"top_logprobs":[{"
+//   a":-0.1,…},…],"text_offset":[5,…]}
+//
+// A token need not be whole characters.  Chat then shows U+FFFD beside the exact bytes;
+// completions, which has no bytes, writes such a token as "bytes:\xe2\x96".  Offsets count
+// characters: a character belongs to the token that holds its first byte.
+
+#include <math.h>
+
+#include "api/internal.h"
+
+#define LOWEST_LOGPROB -9999.0  // OpenAI's stand-in for what JSON cannot write
+
+static void write_number(struct buffer *out, float logprob) {
+  double value = isfinite(logprob) ? (double)logprob : LOWEST_LOGPROB;
+  buffer_print(out, "%.9g", value);
+}
+
+static void write_bytes(struct buffer *out, struct str bytes) {
+  buffer_add_char(out, '[');
+  for (size_t i = 0; i < bytes.length; i++)
+    buffer_print(out, "%s%d", i ? "," : "", (unsigned char)bytes.data[i]);
+  buffer_add_char(out, ']');
+}
+
+// Leaves the object open: only the chosen token goes on with its alternatives.
+static void write_token(const struct api_response *r, struct buffer *out, int32_t id,
+                        float logprob) {
+  struct str bytes = tokenizer_bytes(r->tokenizer, id);
+  buffer_add_text(out, "{\"token\":");
+  api_json_write_string(out, bytes);
+  buffer_add_text(out, ",\"logprob\":");
+  write_number(out, logprob);
+  buffer_add_text(out, ",\"bytes\":");
+  write_bytes(out, bytes);
+}
+
+static struct buffer *next_element(struct api_choice *c, int column) {
+  struct buffer *b = &c->logprobs[column];
+  if (b->length) buffer_add_char(b, ',');
+  return b;
+}
+
+// One object per token; the alternatives have the same members, without their own alternatives.
+static void add_chat(const struct api_response *r, struct api_choice *c,
+                     const struct engine_event *event) {
+  struct buffer *out = next_element(c, API_LOGPROB_TOKENS);
+  write_token(r, out, event->id, event->logprob);
+  buffer_add_text(out, ",\"top_logprobs\":[");
+  for (int i = 0; i < event->top_count; i++) {
+    if (i > 0) buffer_add_char(out, ',');
+    write_token(r, out, event->top[i].id, event->top[i].logprob);
+    buffer_add_char(out, '}');
+  }
+  buffer_add_text(out, "]}");
+}
+
+static bool is_utf8(struct str s) {
+  for (size_t at = 0; at < s.length;) {
+    int n = str_utf8_length(s, at);
+    if (n == 0) return false;
+    at += (size_t)n;
+  }
+  return true;
+}
+
+// Members of top_logprobs are named by their text, so tokens that are parts of characters must not
+// all be called U+FFFD.
+static void write_name(const struct api_response *r, struct buffer *out, int32_t id) {
+  struct str bytes = tokenizer_bytes(r->tokenizer, id);
+  if (is_utf8(bytes)) return api_json_write_string(out, bytes);
+  buffer_add_text(out, "\"bytes:");
+  for (size_t i = 0; i < bytes.length; i++)
+    buffer_print(out, "\\\\x%02x", (unsigned char)bytes.data[i]);
+  buffer_add_char(out, '"');
+}
+
+static size_t count_characters(struct str s) {
+  size_t count = 0;
+  for (size_t i = 0; i < s.length; i++) count += ((unsigned char)s.data[i] & 0xC0) != 0x80;
+  return count;
+}
+
+// One element in each of four parallel lists.
+static void add_completion(const struct api_response *r, struct api_choice *c,
+                           const struct engine_event *event) {
+  write_name(r, next_element(c, API_LOGPROB_TOKENS), event->id);
+  write_number(next_element(c, API_LOGPROB_VALUES), event->logprob);
+  buffer_print(next_element(c, API_LOGPROB_OFFSETS), "%zu", c->logprob_offset);
+  c->logprob_offset += count_characters(tokenizer_bytes(r->tokenizer, event->id));
+  struct buffer *top = next_element(c, API_LOGPROB_TOP);
+  buffer_add_char(top, '{');
+  for (int i = 0; i < event->top_count; i++) {
+    if (i > 0) buffer_add_char(top, ',');
+    write_name(r, top, event->top[i].id);
+    buffer_add_char(top, ':');
+    write_number(top, event->top[i].logprob);
+  }
+  buffer_add_char(top, '}');
+}
+
+void api_add_logprobs(const struct api_response *r, struct api_choice *c,
+                      const struct engine_event *event) {
+  if (r->request->top_logprobs < 0 || event->kind != EVENT_TOKEN) return;
+  if (r->request->chat)
+    add_chat(r, c, event);
+  else
+    add_completion(r, c, event);
+}
+
+static void write_column(const struct api_choice *c, int column, const char *before,
+                         struct buffer *out) {
+  buffer_add_text(out, before);
+  buffer_add_str(out, buffer_str(&c->logprobs[column]));
+  buffer_add_char(out, ']');
+}
+
+// Empties the columns: a stream reports each token once, a whole answer comes here once.
+void api_write_logprobs(const struct api_response *r, struct api_choice *c, struct buffer *out) {
+  if (r->request->top_logprobs < 0 || !c->logprobs[API_LOGPROB_TOKENS].length) {
+    buffer_add_text(out, "null");
+  } else if (r->request->chat) {
+    write_column(c, API_LOGPROB_TOKENS, "{\"content\":[", out);
+    buffer_add_text(out, ",\"refusal\":null}");
+  } else {
+    write_column(c, API_LOGPROB_TOKENS, "{\"tokens\":[", out);
+    write_column(c, API_LOGPROB_VALUES, ",\"token_logprobs\":[", out);
+    if (r->request->top_logprobs > 0)
+      write_column(c, API_LOGPROB_TOP, ",\"top_logprobs\":[", out);
+    else
+      buffer_add_text(out, ",\"top_logprobs\":null");
+    write_column(c, API_LOGPROB_OFFSETS, ",\"text_offset\":[", out);
+    buffer_add_char(out, '}');
+  }
+  for (int i = 0; i < API_LOGPROB_COLUMNS; i++) c->logprobs[i].length = 0;
+}

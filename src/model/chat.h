@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// chat.h: from a conversation to the tokens a model continues.
+//
+// The model's own template renders the messages; the text is then encoded with special tokens
+// recognised.  A model without a template gets ChatML, the most common form, and chat_is_fallback
+// says so. Immutable after chat_new: safe to share by threads.
+#pragma once
+
+#include <jansson.h>
+
+#include "base/base.h"
+#include "model/model.h"
+
+struct chat;
+struct chat *chat_new(const struct model *model, struct error *e);  // the model is borrowed
+void chat_free(struct chat *c);
+bool chat_is_fallback(const struct chat *c);
+// variables: what template.h's template_render takes; bos_token and eos_token are added here,
+// messages must be there.  Appends the rendered text to *out; untouched on failure.
+bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms, struct buffer *out,
+                 struct error *e);
+// Appends the ids of rendered text, special tokens recognised; a BOS that the template wrote itself
+// is not doubled.
+void chat_encode(const struct chat *c, struct str rendered, struct token_list *out);

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// call.c: one completion from its request to its last event.
+//
+//   body ─parse─▶ api_request ─encode─▶ ids ─▶ prompts × n engine streams
+//                                                   │ notify (engine's thread): signalled,
+//                                                   net_loop_post ▼
+//   pump (loop's thread): while the client takes more, read events ─▶ chunks, or text gathered for
+//   one answer
+//
+// Back-pressure: net_http_write says "enough" ─▶ blocked, and events stay in the engine's streams,
+// which hold a bounded number and then leave their sequence out of the batch ─▶ `drained` ─▶ pump
+// again. A client that goes away frees the streams at once, which takes the sequences out before
+// the engine's next step.
+//
+// signalled keeps at most one look per call on its way, however fast tokens come.
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "server/internal.h"
+
+// ---- slots
+
+// The list is as long as there were calls at the same time at most, so a walk is short.
+static struct server_call *call_take(struct server *s) {
+  struct server_call *c = s->calls;
+  while (c && c->exchange) c = c->next;
+  if (!c) {
+    c = memory_new(sizeof *c);
+    c->server = s;
+    c->next = s->calls;
+    s->calls = c;
+  }
+  s->open_calls++;
+  return c;
+}
+
+// Freeing a stream that still runs cancels it.
+static void drop_answers(struct server_call *c) {
+  for (int i = 0; i < c->count; i++) {
+    engine_stream_free(c->streams[i]);
+    api_choice_clear(&c->choices[i]);
+  }
+  memory_free(c->streams);
+  memory_free(c->choices);
+  c->streams = NULL;
+  c->choices = NULL;
+  c->count = c->unfinished = 0;
+}
+
+void server_call_closed(struct server_call *c, bool gone) {
+  (void)gone;  // both ways every stream that is left is of no use to anybody
+  assert(c->exchange && c->server->open_calls > 0);
+  drop_answers(c);
+  api_request_clear(&c->request);
+  c->exchange = NULL;
+  c->server->open_calls--;
+}
+
+// After the loop and the engine have gone: nobody looks at a call any more.
+void server_calls_free(struct server *s) {
+  while (s->calls) {
+    struct server_call *c = s->calls;
+    s->calls = c->next;
+    drop_answers(c);
+    api_request_clear(&c->request);
+    memory_free(c);
+  }
+}
+
+// ---- the engine has something to say
+
+static void look(void *context) {
+  struct server_call *c = context;
+  atomic_store(&c->signalled, false);  // before reading: what comes later signals again
+  server_call_pump(c);
+}
+
+static void notify(void *context) {
+  struct server_call *c = context;
+  if (!atomic_exchange(&c->signalled, true)) net_loop_post(c->server->loop, look, c);
+}
+
+// Every choice has ended well.
+static void finish(struct server_call *c) {
+  struct server *s = c->server;
+  struct buffer *out = &s->scratch;
+  assert(c->exchange && c->unfinished == 0);
+  out->length = 0;
+  if (c->request.stream) {
+    int generated = 0;
+    for (int i = 0; i < c->count; i++) generated += c->choices[i].generated_tokens;
+    api_write_stream_end(&c->response, generated, out);
+    net_http_write(c->exchange, buffer_str(out));
+    net_http_end(c->exchange);
+  } else {
+    api_write_response(&c->response, c->choices, c->count, out);
+    server_answer_json(s, c->exchange, c->route, 200, buffer_str(out));
+  }
+}
+
+static bool is_failure(const struct engine_event *event) {
+  return event->kind == EVENT_END &&
+         (event->finish == FINISH_ERROR || event->finish == FINISH_CANCELLED);
+}
+
+// One failed choice fails the whole answer: half of what was asked for would look like all of it.
+static void fail_with_event(struct server_call *c, const struct engine_event *event) {
+  struct api_error e;
+  if (event->finish == FINISH_ERROR)
+    api_error_set(&e, 500, "server_error", "engine_error", NULL, "%s", event->error);
+  else
+    api_error_set(&e, 503, "server_error", "shutting_down", NULL,
+                  "the engine stopped before the answer was complete");
+  server_call_fail(c, &e);
+}
+
+static void end_choice(struct server_call *c, int index, const struct engine_event *event) {
+  server_metrics_finished(&c->server->metrics, event);
+  if (index % c->request.choices == 0) c->response.cached_tokens += event->cached_tokens;
+  engine_stream_free(c->streams[index]);
+  c->streams[index] = NULL;
+  c->unfinished--;
+}
+
+// The head of a stream goes out with its first event: until then a failure still has a status of
+// its own.
+static void begin_stream(struct server_call *c) {
+  if (c->begun) return;
+  c->begun = true;
+  server_note_response(c->server, c->exchange, c->route, 200);
+  net_http_begin(c->exchange, 200,
+                 "Content-Type: text/event-stream; charset=utf-8\r\n"
+                 "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+}
+
+// Passes one event on.  False: this stream has no more to read now.
+static bool pass_on(struct server_call *c, int index, const struct engine_event *event) {
+  struct buffer *out = &c->server->scratch;
+  struct api_choice *choice = &c->choices[index];
+  assert(c->streams[index] && !choice->finished);
+  if (is_failure(event)) return fail_with_event(c, event), false;
+  if (c->request.stream) {
+    begin_stream(c);
+    out->length = 0;
+    api_write_chunk(&c->response, choice, index, event, out);
+    c->blocked = !net_http_write(c->exchange, buffer_str(out));
+  } else {
+    api_choice_add(&c->response, choice, event);
+  }
+  bool end = event->kind == EVENT_END;
+  if (end) end_choice(c, index, event);
+  return !end && !c->blocked;
+}
+
+// Spurious calls are fine: there is then nothing to read.
+void server_call_pump(struct server_call *c) {
+  struct engine_event event;
+  if (!c->exchange || c->unfinished == 0) return;
+  for (int i = 0; i < c->count && !c->blocked && c->unfinished; i++) {
+    struct engine_stream *stream = c->streams[i];
+    while (stream && engine_stream_next(stream, &event) && pass_on(c, i, &event)) continue;
+  }
+  if (c->unfinished == 0 && c->count > 0) finish(c);
+}
+
+// Also frees the choices that were still running.
+void server_call_fail(struct server_call *c, const struct api_error *e) {
+  struct server *s = c->server;
+  drop_answers(c);
+  if (!c->begun) return server_answer_error(s, c->exchange, c->route, e);
+  s->scratch.length = 0;
+  api_write_stream_error(e, &s->scratch);
+  net_http_write(c->exchange, buffer_str(&s->scratch));
+  net_http_end(c->exchange);
+}
+
+// ---- start
+
+static bool check_model_name(struct server_call *c, struct api_error *e) {
+  const char *asked = c->request.model, *served = c->server->model_name;
+  if (!asked || str_equal(str_of(asked), str_of(served))) return true;
+  return api_error_set(e, 404, "invalid_request_error", "model_not_found", "model",
+                       "the model \"%.100s\" does not exist; this server has: %.100s", asked,
+                       served);
+}
+
+static bool submit_error(const struct error *why, struct api_error *e) {
+  if (why->kind == ERROR_BUSY)
+    return api_error_set(e, 429, "rate_limit_error", "engine_busy", NULL, "%s", why->text);
+  if (why->kind == ERROR_INPUT)
+    return api_error_set(e, 400, "invalid_request_error", "", NULL, "%s", why->text);
+  return api_error_set(e, 500, "server_error", "", NULL, "%s", why->text);
+}
+
+// Every answer has a seed of its own: the given one, the next one, and so on.
+static bool submit(struct server_call *c, const struct server_model *m, int index,
+                   const struct token_list *ids, struct api_error *e) {
+  const struct api_request *r = &c->request;
+  struct error why = {0};
+  struct engine_request request = {.prompt = ids->ids,
+                                   .prompt_count = (int)ids->count,
+                                   .max_tokens = r->max_tokens,
+                                   .sampling = r->sampling,
+                                   .stop_count = r->stop_count,
+                                   .stops = r->stops,
+                                   .top_logprobs = r->top_logprobs};
+  request.sampling.seed += (uint64_t)index;
+  c->streams[index] = engine_submit(m->engine, &request, notify, c, &why);
+  return c->streams[index] || submit_error(&why, e);
+}
+
+// The prompt is encoded once for its n answers; the engine finds their common pages itself.
+static bool submit_prompt(struct server_call *c, const struct server_model *m, int prompt,
+                          struct api_error *e) {
+  struct token_list ids = {0};
+  int n = c->request.choices;
+  bool done = server_model_encode(m, &c->request, prompt, server_wall_ms(c->server), &ids, e);
+  c->response.prompt_tokens += (int)ids.count;
+  for (int i = prompt * n; done && i < (prompt + 1) * n; i++) done = submit(c, m, i, &ids, e);
+  token_list_clear(&ids);
+  return done;
+}
+
+// Without a seed every request gets one from the world, so that it is still reproducible from the
+// log of a simulation.
+static void describe_response(struct server_call *c, const struct server_model *m) {
+  struct server *s = c->server;
+  const struct world *w = s->world;
+  c->response = (struct api_response){.request = &c->request,
+                                      .tokenizer = model_tokenizer(m->model),
+                                      .model = s->model_name,
+                                      .created_s = server_wall_ms(s) / 1000};
+  snprintf(c->response.id, sizeof c->response.id, "%s-%016llx",
+           c->request.chat ? "chatcmpl" : "cmpl", (unsigned long long)w->random(w->context));
+  if (!c->request.seed_given) c->request.sampling.seed = w->random(w->context);
+}
+
+// On failure what was submitted already is dropped by server_call_fail.
+static bool start(struct server_call *c, const struct server_model *m, struct api_error *e) {
+  bool chat = c->route == ROUTE_CHAT;
+  int vocabulary = model_config(m->model)->vocabulary;
+  if (!api_request_parse(net_http_body(c->exchange), chat, vocabulary, &c->request, e))
+    return false;
+  if (!check_model_name(c, e)) return false;
+  describe_response(c, m);
+  c->count = c->unfinished = c->request.prompt_count * c->request.choices;
+  c->choices = memory_new((size_t)c->count * sizeof *c->choices);
+  c->streams = memory_new((size_t)c->count * sizeof *c->streams);
+  for (int prompt = 0; prompt < c->request.prompt_count; prompt++)
+    if (!submit_prompt(c, m, prompt, e)) return false;
+  return true;
+}
+
+// The call is tied to its exchange before anything can fail, so that `closed` finds it in every
+// case.
+void server_call_start(struct server *s, struct net_exchange *x, enum server_route route) {
+  struct api_error e;
+  struct server_call *c = call_take(s);
+  c->exchange = x;
+  c->route = route;
+  c->begun = c->blocked = false;
+  net_http_set_data(x, c);
+  if (!start(c, atomic_load(&s->model), &e)) server_call_fail(c, &e);
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// internal.h: what the files of src/server share.
+//
+// Everything here belongs to the loop's thread, except what is marked.  The engine's thread touches
+// only server_call.signalled and net_loop_post.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "api/api.h"
+#include "model/chat.h"
+#include "net/net.h"
+#include "probe/probe.h"
+#include "server/server.h"
+
+// ---- routes.c: the table of routes and the checks before them
+
+enum server_route {
+  ROUTE_PAGE,
+  ROUTE_ASSETS,
+  ROUTE_HEALTH,
+  ROUTE_METRICS,
+  ROUTE_MODELS,
+  ROUTE_MODEL,
+  ROUTE_CHAT,
+  ROUTE_COMPLETIONS,
+  ROUTE_STATUS,
+  ROUTE_NONE,  // nothing there; refused before a route was chosen
+  ROUTE_COUNT
+};
+const char *server_route_name(enum server_route route);  // "/v1/chat/completions"
+// A request has arrived (net_http_handler.request).
+void server_route_request(struct server *s, struct net_exchange *x);
+
+// Counts a response whose head goes out now, and logs it for whoever looks closely.
+void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
+                          int status);
+// Answers and counts.  headers as in net.h.
+void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
+                   const char *headers, struct str body);
+void server_answer_json(struct server *s, struct net_exchange *x, enum server_route route,
+                        int status, struct str body);
+void server_answer_error(struct server *s, struct net_exchange *x, enum server_route route,
+                         const struct api_error *e);
+
+// ---- model.c: the model that is served
+
+struct server_model {  // immutable once attached
+  struct model *model;
+  struct engine *engine;
+  struct chat *chat;  // NULL: the file's template cannot be used, and chat_error says why
+  struct error chat_error;
+  int context;           // longest sequence the engine takes
+  size_t longest_token;  // bytes of the longest; a text of L bytes has at least L / this tokens
+  uint64_t attached_s;   // wall time
+};
+struct server_model *server_model_new(struct model *model, struct engine *engine, uint64_t wall_ms);
+void server_model_free(struct server_model *m);
+// The ids of prompt number `index` of the request; false with e filled.
+bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
+                         uint64_t wall_ms, struct token_list *out, struct api_error *e);
+
+// ---- metrics.c
+
+#define SERVER_BUCKETS 16
+struct server_histogram {
+  uint64_t
+      counts[SERVER_BUCKETS + 1];  // by upper bound of the table in metrics.c; the last is +Inf
+  double sum;                      // seconds
+};
+#define SERVER_STATUSES 16
+struct server_metrics {
+  uint64_t responses[ROUTE_COUNT][SERVER_STATUSES];  // by the table of statuses in metrics.c
+  uint64_t abandoned;                                // clients that went away before the end
+  struct server_histogram first_token, per_token, whole;
+};
+void server_metrics_response(struct server_metrics *m, enum server_route route, int status);
+void server_metrics_finished(struct server_metrics *m, const struct engine_event *end);
+void server_metrics_write(struct server *s, struct buffer *out);
+
+// ---- status.c, assets.c
+
+void server_status_write(struct server *s, struct buffer *out);
+void server_assets_answer(struct server *s, struct net_exchange *x, enum server_route route);
+
+// ---- call.c: a completion under way
+
+// Calls are kept and used again until the server is freed, so that a late signal of the engine's
+// thread never meets freed memory: at worst it makes the loop look at a call for nothing.
+struct server_call {
+  struct server *server;
+  struct server_call *next;       // of all calls
+  struct net_exchange *exchange;  // NULL: not in use
+  enum server_route route;
+  struct api_request request;
+  struct api_response response;
+  int count, unfinished;           // choices: prompts times n; those without an end yet
+  struct api_choice *choices;      // [count]
+  struct engine_stream **streams;  // [count]; NULL before it was submitted and after its end
+  bool begun;                      // the head of a stream is out
+  bool blocked;                    // the client takes no more: waits for `drained`
+  atomic_bool signalled;           // any thread: a look is on its way
+};
+void server_call_start(struct server *s, struct net_exchange *x, enum server_route route);
+void server_call_pump(struct server_call *c);
+void server_call_closed(struct server_call *c, bool gone);
+// Ends a call that cannot go on, in the way its client understands: as a status, or as an event of
+// its stream.
+void server_call_fail(struct server_call *c, const struct api_error *e);
+void server_calls_free(struct server *s);
+
+// ---- the server
+
+struct server {
+  char *address, *api_key, *model_name;  // api_key NULL = open
+  bool loopback;                         // bound to this machine only
+  const struct world *world;
+  struct net_loop *loop;
+  struct net_listener *listener;  // NULL after server_run
+  int port;
+  _Atomic(struct server_model *) model;  // NULL until attached; set once, from any thread
+  atomic_bool stop_asked;                // any thread, signal handler
+  bool draining;                         // no new calls; the open ones may finish
+  struct net_timer *grace;
+  struct server_call *calls;
+  int open_calls;
+  struct buffer scratch;  // of one event
+  struct server_metrics metrics;
+  uint64_t started_ns;  // monotonic
+  struct probe_cpu cpu;
+  struct probe_load load;
+};
+uint64_t server_wall_ms(const struct server *s);
+double server_uptime_s(const struct server *s);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// model.c: the model that is served, as far as a request needs it: its template, its tokens, its
+// limits.
+//
+//   chat          messages ──template──▶ text ──tokenizer, special tokens known──▶ ids
+//   completions   text ──tokenizer, special tokens are plain text──▶ ids, or ids as given
+
+#include "server/internal.h"
+
+static size_t longest_token(const struct tokenizer *t) {
+  size_t longest = 1;
+  for (int id = 0; id < tokenizer_count(t); id++) {
+    size_t length = tokenizer_bytes(t, id).length;
+    if (length > longest) longest = length;
+  }
+  return longest;
+}
+
+// A template that cannot be parsed does not keep the model from serving: completions need none.
+struct server_model *server_model_new(struct model *model, struct engine *engine,
+                                      uint64_t wall_ms) {
+  struct server_model *m = memory_new(sizeof *m);
+  m->model = model;
+  m->engine = engine;
+  m->context = engine_context(engine);
+  m->attached_s = wall_ms / 1000;
+  m->longest_token = longest_token(model_tokenizer(model));
+  m->chat = chat_new(model, &m->chat_error);
+  if (!m->chat)
+    log_line(LOG_WARNING, "chat is refused, completions work: %s", m->chat_error.text);
+  else if (chat_is_fallback(m->chat))
+    log_line(LOG_WARNING, "the model has no chat template; chat uses the ChatML form");
+  return m;
+}
+
+void server_model_free(struct server_model *m) {
+  if (!m) return;
+  chat_free(m->chat);
+  memory_free(m);
+}
+
+// Whatever goes wrong in a template is about these messages and this template: the client's to
+// know.
+static bool render(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
+                   struct buffer *out, struct api_error *e) {
+  struct error why = m->chat_error;
+  if (!m->chat)
+    return api_error_set(e, 400, "invalid_request_error", "no_chat_template", "messages",
+                         "%s; chat cannot be used, /v1/completions works", why.text);
+  json_t *variables = api_template_variables(r);
+  bool done = chat_render(m->chat, variables, wall_ms, out, &why);
+  json_decref(variables);
+  if (!done)
+    api_error_set(e, 400, "invalid_request_error", "chat_template", "messages",
+                  "the model's chat template refuses these messages: %s", why.text);
+  return done;
+}
+
+static bool refuse_length(const struct server_model *m, const char *how_many, size_t tokens,
+                          const char *param, struct api_error *e) {
+  return api_error_set(e, 400, "invalid_request_error", "context_length_exceeded", param,
+                       "the prompt has %s%zu tokens, but this model's context is %d and one token "
+                       "of it is needed for the answer; shorten the prompt",
+                       how_many, tokens, m->context);
+}
+
+// Tokenising happens on the loop's thread and takes time in proportion to the text, so a text that
+// cannot fit however it is cut is not tokenised at all.
+static bool check_size(const struct server_model *m, struct str text, const char *param,
+                       struct api_error *e) {
+  size_t least = text.length / m->longest_token;
+  return least < (size_t)m->context || refuse_length(m, "at least ", least, param, e);
+}
+
+// A rendered conversation too long for any choice of tokens is refused before it is tokenised.
+static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
+                        struct token_list *out, struct api_error *e) {
+  struct buffer text = {0};
+  bool done = render(m, r, wall_ms, &text, e) && check_size(m, buffer_str(&text), "messages", e);
+  if (done) chat_encode(m->chat, buffer_str(&text), out);
+  buffer_clear(&text);
+  return done;
+}
+
+// Said here rather than left to the engine, since OpenAI's clients know this code and some shorten
+// and retry.
+static bool check_length(const struct server_model *m, const struct token_list *ids,
+                         const char *param, struct api_error *e) {
+  if (ids->count == 0)
+    return api_error_set(e, 400, "invalid_request_error", "", param,
+                         "the prompt is empty: there is no token to continue");
+  return ids->count < (size_t)m->context || refuse_length(m, "", ids->count, param, e);
+}
+
+// What users type into a completion never becomes a control token.
+bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
+                         uint64_t wall_ms, struct token_list *out, struct api_error *e) {
+  if (r->chat) return encode_chat(m, r, wall_ms, out, e) && check_length(m, out, "messages", e);
+  if (r->prompt_ids) {
+    for (size_t i = 0; i < r->prompt_ids[index].count; i++)
+      token_list_add(out, r->prompt_ids[index].ids[i]);
+  } else {
+    struct str text = buffer_str(&r->prompts[index]);
+    if (!check_size(m, text, "prompt", e)) return false;
+    tokenizer_encode(model_tokenizer(m->model), text, true, false, out);
+  }
+  return check_length(m, out, "prompt", e);
+}

