@@ -115,19 +115,21 @@ static const struct value *named_argument(const struct render *r, const struct a
   return NULL;
 }
 
-// The macro's parameter number i: by position, by name, its default, or undefined.  Defaults see
-// the parameters before them.
-static void bind_parameter(struct render *r, const struct closure *c, uint32_t i,
-                           const struct arguments *a) {
-  const struct parameter *parameter = &c->parameters[i];
-  const struct value *named =
-      i < a->count ? &a->values[i] : named_argument(r, a, parameter->symbol);
-  struct value v = value_undefined(UNDEFINED_PARAMETER, r->t->symbols[parameter->symbol]);
-  if (named)
-    v = *named;
-  else if (parameter->otherwise)
-    v = template_evaluate(r, parameter->otherwise);
-  template_bind(r, parameter->symbol, v);
+// First all parameters get what was given, by position or by name, or are undefined; then defaults
+// are evaluated in order.  So a default sees every argument, and of the other defaults those
+// before.
+static void bind_parameters(struct render *r, const struct closure *c, const struct arguments *a) {
+  for (uint32_t i = 0; i < c->count && !r->failed; i++) {
+    uint32_t symbol = c->parameters[i].symbol;
+    const struct value *given = i < a->count ? &a->values[i] : named_argument(r, a, symbol);
+    template_bind(r, symbol,
+                  given ? *given : value_undefined(UNDEFINED_PARAMETER, r->t->symbols[symbol]));
+  }
+  for (uint32_t i = 0; i < c->count && !r->failed; i++) {
+    const struct parameter *parameter = &c->parameters[i];
+    if (!parameter->otherwise || i < a->count || named_argument(r, a, parameter->symbol)) continue;
+    template_bind(r, parameter->symbol, template_evaluate(r, parameter->otherwise));
+  }
 }
 
 static bool is_parameter(const struct render *r, const struct closure *c, struct str name,
@@ -174,7 +176,7 @@ struct value template_call_macro(struct render *r, const struct macro *macro,
   r->scope = template_scope_new(r, macro->scope);
   if (!r->failed) bind_varargs(r, c, a);
   if (!r->failed) bind_keywords(r, c, a);
-  for (uint32_t i = 0; i < c->count && !r->failed; i++) bind_parameter(r, c, i, a);
+  bind_parameters(r, c, a);
   size_t mark = template_mark(r);
   if (!r->failed) template_execute(r, &c->body);
   r->scope = caller_scope;
