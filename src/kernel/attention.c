@@ -67,8 +67,8 @@ static void store_token(const struct store_job *j, const struct kernel_span *s, 
     int64_t row = ((s->first + i) * c->kv_heads + h) * c->head_dim;
     uint16_t *keys = (uint16_t *)(page + head_offset(c, j->layer, h));
     uint16_t *values = keys + block_bytes(c) / sizeof *keys + slot * c->head_dim;
-    j->leaves->to_f16(j->v + row, c->head_dim, values);
-    j->leaves->to_f16(j->k + row, c->head_dim, rounded);
+    j->leaves->rows->to_f16(j->v + row, c->head_dim, values);
+    j->leaves->rows->to_f16(j->k + row, c->head_dim, rounded);
     for (int d = 0; d < c->head_dim; d++) keys[d * KERNEL_PAGE_TOKENS + slot] = rounded[d];
   }
 }
@@ -159,8 +159,8 @@ static int64_t row_of(const struct attention_job *j, const struct tile *t, int t
 static void load_queries(const struct attention_job *j, const struct tile *t, float *q) {
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++)
-    j->context->leaves->scale(j->q + row_of(j, t, i / t->heads) + i % t->heads * head_dim, j->scale,
-                              head_dim, q + i * QUERY_STRIDE);
+    j->context->leaves->rows->scale(j->q + row_of(j, t, i / t->heads) + i % t->heads * head_dim,
+                                    j->scale, head_dim, q + i * QUERY_STRIDE);
 }
 
 static void attend_segment(const struct attention_job *j, const struct tile *t, int segment,
@@ -170,20 +170,20 @@ static void attend_segment(const struct attention_job *j, const struct tile *t, 
   struct kv_view view = {c->base + head_offset(c, j->layer, t->kv_head), c->page_bytes,
                          t->span->pages, c->head_dim};
   int first = segment * SEGMENT_TOKENS, n = t->heads, common = keys_seen(t, 0, first);
-  leaves->attention_scores(&view, first, keys_seen(t, t->tokens - 1, first), s->q, t->tokens * n,
-                           s->scores);
+  leaves->attention->scores(&view, first, keys_seen(t, t->tokens - 1, first), s->q, t->tokens * n,
+                            s->scores);
   for (int i = 0; i < t->tokens * n; i++) {
     int keys = keys_seen(t, i / n, first);
     if (keys)
-      leaves->attention_softmax(s->scores + (size_t)i * SEGMENT_TOKENS, keys, &into.maximum[i],
-                                &into.sum[i]);
+      leaves->rows->softmax(s->scores + (size_t)i * SEGMENT_TOKENS, keys, &into.maximum[i],
+                            &into.sum[i]);
   }
   view.base += block_bytes(c);
-  leaves->attention_values(&view, first, 0, common, s->scores, t->tokens * n, false, into.out);
+  leaves->attention->values(&view, first, 0, common, s->scores, t->tokens * n, false, into.out);
   for (int i = 1; i < t->tokens; i++)  // what later tokens see beyond the tile's first one
-    leaves->attention_values(&view, first, common, keys_seen(t, i, first),
-                             s->scores + (size_t)i * (size_t)n * SEGMENT_TOKENS, n, true,
-                             into.out + i * n * c->head_dim);
+    leaves->attention->values(&view, first, common, keys_seen(t, i, first),
+                              s->scores + (size_t)i * (size_t)n * SEGMENT_TOKENS, n, true,
+                              into.out + i * n * c->head_dim);
 }
 
 // Adds the piece of `segment` to what the segments before it gave.
@@ -194,7 +194,8 @@ static void merge(const struct attention_job *j, const struct tile *t, int segme
     if (!keys_seen(t, i / t->heads, segment * SEGMENT_TOKENS)) continue;
     float m = into.maximum[i] > from.maximum[i] ? into.maximum[i] : from.maximum[i];
     float a = expf(into.maximum[i] - m), b = expf(from.maximum[i] - m);
-    j->context->leaves->blend(into.out + i * head_dim, a, from.out + i * head_dim, b, head_dim);
+    j->context->leaves->rows->blend(into.out + i * head_dim, a, from.out + i * head_dim, b,
+                                    head_dim);
     into.sum[i] = into.sum[i] * a + from.sum[i] * b;
     into.maximum[i] = m;
   }
@@ -203,8 +204,8 @@ static void merge(const struct attention_job *j, const struct tile *t, int segme
 static void write_out(const struct attention_job *j, const struct tile *t, struct piece p) {
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++)
-    j->context->leaves->scale(p.out + i * head_dim, 1 / p.sum[i], head_dim,
-                              j->out + row_of(j, t, i / t->heads) + i % t->heads * head_dim);
+    j->context->leaves->rows->scale(p.out + i * head_dim, 1 / p.sum[i], head_dim,
+                                    j->out + row_of(j, t, i / t->heads) + i % t->heads * head_dim);
 }
 
 static void attend_tile(const struct attention_job *j, const struct tile *t, float *memory) {

@@ -50,10 +50,12 @@ static const struct {
 const char *kernel_dtype_name(enum kernel_dtype t) { return dtypes[t].name; }
 enum kernel_operand kernel_operand_of(enum kernel_dtype t) { return dtypes[t].operand; }
 
+// An odd number of cache lines, so that rows do not fall into the same sets of a cache.
 size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns) {
   size_t bytes = o == OPERAND_Q8 ? (size_t)(columns / BLOCK_COLUMNS) * sizeof(struct q8_block)
                                  : (size_t)(columns + columns % 2) * sizeof(float);
-  return (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+  size_t lines = (bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN;
+  return (lines | 1) * SCRATCH_ALIGN;
 }
 
 // The leaves of `isa`, or NULL where the processor lacks something they use.
@@ -83,13 +85,16 @@ static const struct kernel_leaves *choose_leaves(enum kernel_isa isa, struct err
   return best ? best : &kernel_leaves_portable;
 }
 
+_Static_assert(TILE_GROUPS *PANEL_FLOATS *GROUP_ROWS * sizeof(float) <= PANEL_BYTES &&
+                   TILE_GROUPS * PANEL_QUANTS / BLOCK_COLUMNS * sizeof(struct panel_block) <=
+                       PANEL_BYTES,
+               "the smallest panel fits");
+
 // The larger of what a product and what attention want at one time.
 static size_t thread_bytes(void) {
-  size_t floats = (size_t)PANEL_GROUPS * PANEL_FLOATS * GROUP_ROWS * sizeof(float);
-  size_t quants = (size_t)PANEL_GROUPS * PANEL_QUANTS / BLOCK_COLUMNS * sizeof(struct panel_block);
   size_t small =
-      (2 * sizeof(float) + 2) * PRIVATE_ELEMENTS + OPERANDS * TOKEN_GRAIN * SCRATCH_ALIGN;
-  size_t product = (floats > quants ? floats : quants) + small;
+      (3 * sizeof(float) + 2) * PRIVATE_ELEMENTS + OPERANDS * TOKEN_GRAIN * 2 * SCRATCH_ALIGN;
+  size_t product = PANEL_BYTES + small;
   size_t query = SEGMENT_TOKENS + QUERY_STRIDE + 2 * (KERNEL_HEAD_DIM_MAX + 2);
   size_t attention = (size_t)QUERY_TILE * query * sizeof(float);
   return product > attention ? product : attention;
@@ -145,7 +150,7 @@ static size_t attention_bytes(const struct kernel_context *k, int64_t context) {
 bool kernel_context_reserve(struct kernel_context *k, int tokens, int64_t columns, int64_t context,
                             struct error *e) {
   size_t token_bytes = 0;
-  for (int o = OPERAND_F16; o < OPERANDS; o++)
+  for (int o = 0; o < OPERANDS; o++)
     token_bytes += kernel_operand_bytes(o, kernel_round_up(columns, BLOCK_COLUMNS));
   size_t shared = (size_t)tokens * token_bytes, pieces = attention_bytes(k, context);
   size_t rope = ((size_t)tokens + 1) * (2 * ROPE_FLOATS * sizeof(float) + sizeof(int32_t));

@@ -41,8 +41,8 @@ static void norm_rows(void *context, int index, int count) {
   int64_t begin, end;
   pool_share(j->items, 1, index, count, &begin, &end);
   for (int64_t t = begin; t < end; t++)
-    j->leaves->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
-                        j->out + t * j->columns);
+    j->leaves->rows->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
+                              j->out + t * j->columns);
 }
 
 void kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
@@ -56,7 +56,7 @@ static void silu_run(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
-  j->leaves->silu_multiply(j->out + begin, j->y + begin, end - begin);
+  j->leaves->rows->silu_multiply(j->out + begin, j->y + begin, end - begin);
 }
 
 void kernel_silu_multiply(struct kernel_context *k, float *gate, const float *up, int64_t n) {
@@ -68,7 +68,7 @@ static void add_run(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
-  j->leaves->add(j->out + begin, j->y + begin, end - begin);
+  j->leaves->rows->add(j->out + begin, j->y + begin, end - begin);
 }
 
 void kernel_add(struct kernel_context *k, float *x, const float *y, int64_t n) {
@@ -80,7 +80,8 @@ static void bias_rows(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, 1, index, count, &begin, &end);
-  for (int64_t t = begin; t < end; t++) j->leaves->add(j->out + t * j->columns, j->y, j->columns);
+  for (int64_t t = begin; t < end; t++)
+    j->leaves->rows->add(j->out + t * j->columns, j->y, j->columns);
 }
 
 void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int tokens,
@@ -147,8 +148,8 @@ static void rotate_rows(void *context, int index, int count) {
   pool_share(j->items, 1, index, count, &begin, &end);
   for (int64_t t = begin; t < end; t++)
     for (int h = 0; h < j->heads; h++)
-      j->leaves->rotate(j->out + (t * j->heads + h) * j->columns, j->rope->cosine + t * half,
-                        j->rope->sine + t * half, half);
+      j->leaves->rows->rotate(j->out + (t * j->heads + h) * j->columns, j->rope->cosine + t * half,
+                              j->rope->sine + t * half, half);
 }
 
 void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,

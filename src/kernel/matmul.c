@@ -19,6 +19,8 @@
 //
 // Both ways, and every tile shape in the leaves, add up one output in the same order.
 
+#include <string.h>
+
 #include "kernel/internal.h"
 
 #define UNITS_PER_THREAD 8  // wanted, so that the last unit's length matters little
@@ -35,8 +37,9 @@ struct matmul_job {
   int64_t token;    // index of the first token in y
   bool private;     // every thread converts x for itself
   bool wanted[OPERANDS];
-  uint8_t *rows[OPERANDS];  // converted x, in shared scratch
-  int64_t chunk;            // tokens of a unit
+  bool converted[OPERANDS];  // rather than taken from x as it is
+  uint8_t *rows[OPERANDS];   // converted x, in shared scratch
+  int64_t chunk;             // tokens of a unit
 };
 
 // Where one thread finds x in every format.
@@ -45,23 +48,28 @@ struct operands {
   size_t stride[OPERANDS];
 };
 
-// Cuts `memory` into the wanted formats' rows; returns the first byte behind.
-static uint8_t *place_operands(const struct matmul_job *j, uint8_t *memory, uint8_t **rows) {
+// Cuts `memory` into rows of the converted formats.
+static void place_operands(const struct matmul_job *j, uint8_t *memory, uint8_t **rows) {
   for (int o = 0; o < OPERANDS; o++) {
     rows[o] = memory;
-    if (j->wanted[o] && j->k->leaves->convert[o])
-      memory += (size_t)j->tokens * kernel_operand_bytes(o, j->columns);
+    if (j->converted[o]) memory += (size_t)j->tokens * kernel_operand_bytes(o, j->columns);
   }
-  return memory;
+}
+
+static void convert_token(const struct matmul_job *j, enum kernel_operand o, const float *x,
+                          uint8_t *row) {
+  if (j->k->leaves->rows->convert[o])
+    j->k->leaves->rows->convert[o](x, j->columns, row);
+  else
+    memcpy(row, x, (size_t)j->columns * sizeof *x);
 }
 
 static void convert_tokens(const struct matmul_job *j, int64_t begin, int64_t end,
                            uint8_t *const *rows) {
   for (int o = 0; o < OPERANDS; o++) {
-    if (!j->wanted[o] || !j->k->leaves->convert[o]) continue;
     size_t stride = kernel_operand_bytes(o, j->columns);
-    for (int64_t t = begin; t < end; t++)
-      j->k->leaves->convert[o](j->x + t * j->columns, j->columns, rows[o] + (size_t)t * stride);
+    for (int64_t t = begin; j->converted[o] && t < end; t++)
+      convert_token(j, o, j->x + t * j->columns, rows[o] + (size_t)t * stride);
   }
 }
 
@@ -81,10 +89,11 @@ static struct operands find_operands(const struct matmul_job *j, uint8_t *memory
     convert_tokens(j, 0, j->tokens, rows);
   }
   for (int o = 0; o < OPERANDS; o++) {
-    bool converted = j->k->leaves->convert[o];
-    found.rows[o] = !converted ? (const uint8_t *)j->x : j->private ? rows[o] : j->rows[o];
-    found.stride[o] =
-        converted ? kernel_operand_bytes(o, j->columns) : (size_t)j->columns * sizeof(float);
+    found.rows[o] = (const uint8_t *)j->x;
+    found.stride[o] = (size_t)j->columns * sizeof(float);
+    if (!j->converted[o]) continue;
+    found.rows[o] = j->private ? rows[o] : j->rows[o];
+    found.stride[o] = kernel_operand_bytes(o, j->columns);
   }
   return found;
 }
@@ -125,7 +134,7 @@ static void multiply_few(void *context, int index, int count) {
     int64_t to = kernel_min(end - base, groups_of(j->weights[w]));
     if (from >= to) continue;
     struct product p = product_of(j, &x, w, from, to - from, 0, j->tokens);
-    j->k->leaves->few[j->weights[w]->dtype](&p);
+    j->k->leaves->product[j->weights[w]->dtype]->few(&p);
   }
 }
 
@@ -146,11 +155,11 @@ static size_t operand_offset(const struct kernel_leaves *leaves, enum kernel_ope
 static void multiply_piece(const struct kernel_leaves *leaves, enum kernel_dtype t,
                            struct product p, int64_t first, int64_t columns, uint8_t *panel) {
   enum kernel_operand o = kernel_operand_of(t);
-  if (leaves->unpack[t]) {
+  if (leaves->product[t]->unpack) {
     size_t stride = panel_bytes(t, columns);
     for (int64_t g = 0; g < p.groups; g++)
-      leaves->unpack[t](p.weights + (size_t)g * p.group_stride, p.pack_columns, first, columns,
-                        panel + (size_t)g * stride);
+      leaves->product[t]->unpack(p.weights + (size_t)g * p.group_stride, p.pack_columns, first,
+                                 columns, panel + (size_t)g * stride);
     p.weights = panel;
     p.group_stride = stride;
   } else {
@@ -159,59 +168,92 @@ static void multiply_piece(const struct kernel_leaves *leaves, enum kernel_dtype
   p.columns = columns;
   p.x += operand_offset(leaves, o, first);
   p.add = first > 0;
-  leaves->many[t](&p);
+  leaves->product[t]->many(&p);
 }
 
+static int64_t piece_of(const struct kernel_weight *w) {
+  int64_t piece = kernel_operand_of(w->dtype) == OPERAND_Q8 ? PANEL_QUANTS : PANEL_FLOATS;
+  return kernel_min(piece, w->columns);
+}
+
+// A run of units: pairs [pair, pair + pairs) of weight w × tokens [from, to).
 static void multiply_panel(const struct matmul_job *j, const struct operands *x, int w,
-                           int64_t panel, int64_t from, int64_t to, uint8_t *scratch) {
+                           int64_t pair, int64_t pairs, int64_t from, int64_t to,
+                           uint8_t *scratch) {
   const struct kernel_weight *weight = j->weights[w];
-  int64_t groups = kernel_min(groups_of(weight) - panel * PANEL_GROUPS, PANEL_GROUPS);
-  struct product p = product_of(j, x, w, panel * PANEL_GROUPS, groups, from, (int)(to - from));
-  int64_t piece = kernel_operand_of(weight->dtype) == OPERAND_Q8 ? PANEL_QUANTS : PANEL_FLOATS;
-  for (int64_t first = 0; first < j->columns; first += piece)
-    multiply_piece(j->k->leaves, weight->dtype, p, first, kernel_min(j->columns - first, piece),
+  int64_t first = pair * TILE_GROUPS;
+  int64_t groups = kernel_min(groups_of(weight) - first, pairs * TILE_GROUPS);
+  struct product p = product_of(j, x, w, first, groups, from, (int)(to - from));
+  int64_t piece = piece_of(weight);
+  for (int64_t column = 0; column < j->columns; column += piece)
+    multiply_piece(j->k->leaves, weight->dtype, p, column, kernel_min(j->columns - column, piece),
                    scratch);
 }
 
-static int64_t panels_of(const struct kernel_weight *w) {
-  return kernel_round_up(groups_of(w), PANEL_GROUPS) / PANEL_GROUPS;
+static int64_t pairs_of(const struct kernel_weight *w) {
+  return kernel_round_up(groups_of(w), TILE_GROUPS) / TILE_GROUPS;
 }
 
-static int64_t panels_of_job(const struct matmul_job *j) {
+static int64_t pairs_of_job(const struct matmul_job *j) {
   int64_t total = 0;
-  for (int w = 0; w < j->count; w++) total += panels_of(j->weights[w]);
+  for (int w = 0; w < j->count; w++) total += pairs_of(j->weights[w]);
   return total;
 }
 
-// Tokens are cut only where there are too few panels to go round.
+static int64_t pairs_in_panel(const struct kernel_weight *w) {
+  return PANEL_BYTES / (int64_t)(TILE_GROUPS * panel_bytes(w->dtype, piece_of(w)));
+}
+
+// Tokens are cut only where there are too few pairs to go round.
 static int64_t choose_chunk(const struct matmul_job *j) {
-  int64_t wanted = (int64_t)j->k->threads * UNITS_PER_THREAD, panels = panels_of_job(j);
-  int64_t chunks = kernel_min((wanted + panels - 1) / panels, j->tokens / CHUNK_TOKENS);
+  int64_t wanted = (int64_t)j->k->threads * UNITS_PER_THREAD, pairs = pairs_of_job(j);
+  int64_t chunks = kernel_min((wanted + pairs - 1) / pairs, j->tokens / CHUNK_TOKENS);
   if (chunks < 1 || j->k->threads == 1) chunks = 1;
   return kernel_round_up((j->tokens + chunks - 1) / chunks, TOKEN_GRAIN);
 }
 
-static void multiply_many(void *context, int index, int count) {
-  const struct matmul_job *j = context;
-  uint8_t *scratch = kernel_thread_scratch(j->k, index);
-  struct operands x = find_operands(j, NULL);
-  int64_t chunks = (j->tokens + j->chunk - 1) / j->chunk, begin, end, base = 0;
-  pool_share(panels_of_job(j) * chunks, 1, index, count, &begin, &end);
-  for (int w = 0; w < j->count; base += panels_of(j->weights[w++]) * chunks)
-    for (int64_t panel = 0; panel < panels_of(j->weights[w]); panel++) {
-      int64_t unit = base + panel * chunks;
-      int64_t from = begin > unit ? begin - unit : 0, to = kernel_min(end - unit, chunks);
-      if (from >= to) continue;
-      multiply_panel(j, &x, w, panel, from * j->chunk, kernel_min(to * j->chunk, j->tokens),
-                     scratch);
-    }
+// The units [begin, end) of weight w, counted from its first one.
+static void multiply_units(const struct matmul_job *j, const struct operands *x, int w,
+                           int64_t begin, int64_t end, uint8_t *scratch) {
+  int64_t chunks = (j->tokens + j->chunk - 1) / j->chunk;
+  while (begin < end) {
+    int64_t pair = begin / chunks, from = begin % chunks, pairs = 1;
+    int64_t to = kernel_min(end - pair * chunks, chunks);
+    if (from == 0 && to == chunks)
+      pairs = kernel_min((end - begin) / chunks, pairs_in_panel(j->weights[w]));
+    multiply_panel(j, x, w, pair, pairs, from * j->chunk, kernel_min(to * j->chunk, j->tokens),
+                   scratch);
+    begin += (to - from) + (pairs - 1) * chunks;
+  }
 }
 
-// Bytes of shared scratch that one token's converted rows take; 0 when x is used as it is.
-static size_t converted_bytes(const struct matmul_job *j) {
+static void multiply_many(void *context, int index, int count) {
+  const struct matmul_job *j = context;
+  struct operands x = find_operands(j, NULL);
+  int64_t chunks = (j->tokens + j->chunk - 1) / j->chunk, begin, end, base = 0;
+  pool_share(pairs_of_job(j) * chunks, 1, index, count, &begin, &end);
+  for (int w = 0; w < j->count; w++) {
+    int64_t units = pairs_of(j->weights[w]) * chunks;
+    multiply_units(j, &x, w, begin > base ? begin - base : 0, kernel_min(end - base, units),
+                   kernel_thread_scratch(j->k, index));
+    base += units;
+  }
+}
+
+// Rows of f32 need no conversion, but where they lie a multiple of this apart, the rows of a tile
+// fall into the same few sets of the L1 cache.  Copied rows are spread.
+#define CACHE_PERIOD 1024  // bytes
+
+// Decides what is converted; returns the bytes of shared scratch that takes for one token.
+static size_t choose_conversions(struct matmul_job *j, int tokens) {
+  const struct kernel_leaves *leaves = j->k->leaves;
+  bool aliases = (size_t)j->columns * sizeof(float) % CACHE_PERIOD == 0;
   size_t bytes = 0;
-  for (int o = 0; o < OPERANDS; o++)
-    if (j->wanted[o] && j->k->leaves->convert[o]) bytes += kernel_operand_bytes(o, j->columns);
+  for (int o = 0; o < OPERANDS; o++) {
+    bool needed = leaves->rows->convert[o] || (aliases && tokens > leaves->few_tokens);
+    j->converted[o] = j->wanted[o] && needed;
+    if (j->converted[o]) bytes += kernel_operand_bytes(o, j->columns);
+  }
   return bytes;
 }
 
@@ -220,13 +262,14 @@ void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *
   struct matmul_job j = {.k = k, .weights = weights, .count = count, .y = y};
   j.columns = weights[0]->columns;
   for (int w = 0; w < count; w++) j.wanted[kernel_operand_of(weights[w]->dtype)] = true;
-  size_t bytes = converted_bytes(&j);  // at least one token fits, by kernel_weight_pack
-  int64_t at_once = bytes ? (int64_t)(k->shared_bytes / bytes) : tokens;
+  size_t bytes = choose_conversions(&j, tokens);
+  int64_t at_once = tokens;
+  if (bytes) at_once = (int64_t)(k->shared_bytes / bytes);  // 1 or more, by kernel_weight_pack
   for (; j.token < tokens; j.token += j.tokens) {
     j.tokens = (int)kernel_min(tokens - j.token, at_once);
     j.x = x + j.token * j.columns;
     bool few = j.tokens <= k->leaves->few_tokens;
-    j.private = few && j.tokens * j.columns <= PRIVATE_ELEMENTS;
+    j.private = few && j.tokens <= TOKEN_GRAIN && j.tokens * j.columns <= PRIVATE_ELEMENTS;
     j.chunk = choose_chunk(&j);
     place_operands(&j, k->shared, j.rows);
     if (bytes && !j.private) pool_run(k->pool, convert_share, &j);

@@ -116,7 +116,10 @@ bool store_archive_extract(const char *archive, const char *name, const char *fo
                            const struct store_pull *pull, struct arena *memory, const char **inside,
                            struct error *e);
 
-// ---- pull.c
+// ---- copy.c
+
+bool store_copy_file(const char *from, const char *to, const struct store_pull *pull,
+                     struct error *e);
 
 // Bytes free where `path` is; UINT64_MAX when the system does not say.
 uint64_t store_free_bytes(const char *path);

@@ -14,21 +14,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/fs.h>
+#include <glob.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/world.h"
 #include "net/fetch.h"
 #include "store/internal.h"
-
-#define COPY_PIECE (8u << 20)  // bytes copied between two reports
 
 struct pulling {
   struct store *store;
@@ -42,32 +37,6 @@ struct pulling {
   bool locked;
   struct error *e;
 };
-
-// ---- shared with archive.c
-
-uint64_t store_free_bytes(const char *path) {
-  struct statvfs s;
-  char folder[PATH_MAX];
-  const char *slash = strrchr(path, '/');
-  if (!slash || (size_t)(slash - path) >= sizeof folder) return UINT64_MAX;
-  memcpy(folder, path, (size_t)(slash - path));
-  folder[slash - path] = 0;
-  return statvfs(folder[0] ? folder : "/", &s) == 0 ? (uint64_t)s.f_bavail * s.f_frsize
-                                                    : UINT64_MAX;
-}
-
-bool store_fail_disk_full(const char *path, uint64_t needed, struct error *e) {
-  return error_set(e, ERROR_SYSTEM,
-                   "not enough disk space for %s: %.1f MB more are needed, %.1f MB are free; make "
-                   "room and run the command again",
-                   path, (double)needed / 1e6, (double)store_free_bytes(path) / 1e6);
-}
-
-bool store_report(const struct store_pull *pull, const char *what, uint64_t done, uint64_t total,
-                  struct error *e) {
-  if (!pull->progress || pull->progress(pull->context, what, done, total)) return true;
-  return error_set(e, ERROR_CANCELLED, "stopped; run the command again to go on");
-}
 
 // ---- beginning
 
@@ -174,54 +143,25 @@ static bool fetch_url(struct pulling *p, const struct store_plan *plan, const ch
   return fetch_file(&request, NULL, p->e);
 }
 
-// Copies inside the kernel where it can, else through memory; the number of bytes, 0 at the end, -1
-// on failure.
-static ssize_t copy_piece(int from, int to) {
-  ssize_t n = copy_file_range(from, NULL, to, NULL, COPY_PIECE, 0);
-  if (n >= 0 || (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP))
-    return n;
-  char piece[64 * 1024];
-  n = read(from, piece, sizeof piece);
-  for (ssize_t at = 0; at < n;) {
-    ssize_t w = write(to, piece + at, (size_t)(n - at));
-    if (w < 0 && errno == EINTR) continue;
-    if (w < 0) return -1;
-    at += w;
+// A llama2.c model needs the tokenizer that lies beside it, where exactly one does.
+static bool copy_tokenizer(struct pulling *p, const struct store_plan *plan) {
+  const char *model = store_model_file(plan->file_name);
+  if (!model || strcmp(model, "model.bin") != 0) return true;
+  glob_t found;
+  size_t folder = (size_t)(plan->file_name - plan->path);  // the name is the path's last part
+  const char *pattern = arena_print(&p->memory, "%.*stok*.bin", (int)folder, plan->path);
+  bool done = true;
+  if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1) {
+    const char *name = strrchr(found.gl_pathv[0], '/') + 1;
+    const char *to = arena_print(&p->memory, "%s/%s", p->folder, name);
+    done = store_copy_file(found.gl_pathv[0], to, p->pull, p->e);
   }
-  return n;
-}
-
-static bool copy_all(struct pulling *p, const struct store_plan *plan, int from, int to,
-                     uint64_t size) {
-  if (ioctl(to, FICLONE, from) == 0) return true;  // shares the blocks, where the file system can
-  if (size > store_free_bytes(p->download)) return store_fail_disk_full(p->download, size, p->e);
-  for (uint64_t done = 0;;) {
-    ssize_t n = copy_piece(from, to);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == ENOSPC) return store_fail_disk_full(p->download, size - done, p->e);
-    if (n < 0) return error_set_errno(p->e, errno, "cannot copy %s", plan->path);
-    if (n == 0) return true;
-    done += (uint64_t)n;
-    if (!store_report(p->pull, plan->file_name, done, size, p->e)) return false;
-  }
-}
-
-static bool copy_file(struct pulling *p, const struct store_plan *plan) {
-  struct stat info;
-  int from = open(plan->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (from < 0) return error_set_errno(p->e, errno, "cannot open %s", plan->path);
-  const char *fresh = arena_print(&p->memory, "%s.new", p->download);
-  int to = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool done = to >= 0 || error_set_errno(p->e, errno, "cannot create %s", fresh);
-  if (done && (fstat(from, &info) < 0 || !S_ISREG(info.st_mode)))
-    done = error_set(p->e, ERROR_INPUT, "%s is not a regular file", plan->path);
-  done = done && copy_all(p, plan, from, to, (uint64_t)info.st_size);
-  if (done && (fsync(to) < 0 || rename(fresh, p->download) < 0))
-    done = error_set_errno(p->e, errno, "cannot write %s", p->download);
-  if (!done) unlink(fresh);
-  if (to >= 0) close(to);
-  close(from);
+  globfree(&found);
   return done;
+}
+
+static bool copy_path(struct pulling *p, const struct store_plan *plan) {
+  return store_copy_file(plan->path, p->download, p->pull, p->e) && copy_tokenizer(p, plan);
 }
 
 // The file is here from an earlier run, and its digest says that it is the right one.
@@ -246,7 +186,7 @@ static bool get_file(struct pulling *p, const struct store_plan *plan) {
   if (asked && plan->sha256 && strcasecmp(asked, plan->sha256) != 0)
     return fail_digest(p, plan->source, plan->sha256, asked);
   if (has_download(p, sha256)) return true;
-  return plan->path ? copy_file(p, plan) : fetch_url(p, plan, sha256);
+  return plan->path ? copy_path(p, plan) : fetch_url(p, plan, sha256);
 }
 
 // ---- making a model of it

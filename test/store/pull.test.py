@@ -131,6 +131,12 @@ def test_local_files():
     other = write('other.gguf', model_bytes(100, 2))
     checks.one_line_error('a taken name', pull('file:' + other, '--name', 'mine'), 'taken', '--name')
     check_model('the model of that name stays', 'mine', data)
+    stories, tokenizer = write('llama2c/stories.bin', b'weights'), write('llama2c/tok512.bin', b'words')
+    check('a llama2.c model works', pull('file:' + stories).returncode == 0)
+    beside = os.path.join(os.path.dirname([m for m in models() if m['name'] == 'stories'][0]['path']), 'tok512.bin')
+    check('its tokenizer comes with it', os.path.exists(beside) and open(beside, 'rb').read() == b'words')
+    check('and goes with it', motley.run('models', '--remove', 'stories', env=environment).returncode == 0 and
+          not os.path.exists(os.path.dirname(beside)))
     r = motley.run('models', '--remove', 'mine', env=environment)
     check('it can be removed', r.returncode == 0 and models() == [], r.stderr)
 

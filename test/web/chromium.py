@@ -120,6 +120,11 @@ class Page:
     def open(self, url):
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
+        # Until something was drawn, Chromium drops what the mouse does.
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+
+    def close(self):
+        self.browser.call("Target.closeTarget", targetId=self.target)
 
     def value(self, expression):
         """The value of a JavaScript expression in the page (a promise is waited for)."""
@@ -156,9 +161,9 @@ class Page:
 
     def press(self, key, shift=False):
         code, number, text = KEYS[key]
-        for kind in ("keyDown", "keyUp"):
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number,
-                      modifiers=8 if shift else 0, **({"text": text} if kind == "keyDown" and text else {}))
+                      modifiers=8 if shift else 0, **({"text": text} if kind == "keyDown" else {}))
 
     def wheel(self, dy):
         width, height = self.value("[innerWidth, innerHeight]")

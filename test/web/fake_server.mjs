@@ -8,6 +8,7 @@
 //   "markdown" every element · "long" 400 words · "slow" ten tokens a second · "error" a refusal · "cut" no end ·
 //   "hostile" markup that must stay text
 // POST /fake/mode?loading=1|0 makes it say 503 as while a model loads; ?key=K makes it want an API key.
+// GET /fake/asked is the body of the newest chat request.
 
 import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';
@@ -19,6 +20,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const files = new Map((await buildFiles(join(root, 'web'))).map((file) => [file.path, file]));
 const started = Date.now();
 const mode = { loading: false, key: '' };
+let lastAsked = null;
 const engine = { running: 0, waiting: 0, pages: 512, pages_used: 0, requests: 0, prompt_tokens: 0, generated_tokens: 0 };
 
 const MARKDOWN = `Here is a **small** example with \`inline code\`, *emphasis* and a [link](https://example.org/a).
@@ -50,11 +52,11 @@ const SEA = 'Rainbows form when sunlight enters drops of rain and bends. Inside 
   'fans out into a spectrum. You see the red from higher drops and the violet from lower ones.';
 
 const ANSWERS = [
-  ['markdown', MARKDOWN, 30],
-  ['long', `${SEA}\n\n`.repeat(8), 10],
+  ['markdown', MARKDOWN, 8],
+  ['long', `${SEA}\n\n`.repeat(8), 8],
   ['slow', SEA.repeat(3), 100],
   ['hostile', '<img src=x onerror="document.title=1"><script>document.title=2</script> [x](javascript:alert(1)) **<b>b</b>**', 5],
-  ['', SEA, 25],
+  ['', SEA, 12],
 ];
 
 const status = () => ({
@@ -82,6 +84,7 @@ async function chat(request, response) {
   let body = '';
   for await (const part of request) body += part;
   const asked = JSON.parse(body);
+  lastAsked = asked;
   const last = asked.messages.at(-1).content;
   if (last.startsWith('error'))
     return refuse(response, 400, 'invalid_request_error', 'The conversation has 9,000 tokens; this model takes 8,192.');
@@ -125,6 +128,7 @@ const server = createServer(async (request, response) => {
     mode.key = url.searchParams.get('key') ?? mode.key;
     return json(response, 200, mode);
   }
+  if (url.pathname === '/fake/asked') return json(response, 200, lastAsked);
   if (mode.key && request.headers.authorization !== `Bearer ${mode.key}`)
     return refuse(response, 401, 'authentication_error', 'wrong key');
   if (url.pathname === '/api/status') return json(response, 200, status());

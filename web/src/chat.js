@@ -79,18 +79,27 @@ function Welcome() {
     </div>`;
 }
 
-// Keeps the end in view while the person is there, and leaves them alone once they scrolled up.
+// Keeps the end in view while the person is there, and leaves them alone once they scroll up: already the first
+// pixel upwards counts, or text that comes in would fight with the hand.
 function useFollowing(scroller) {
   const following = useRef(true);
+  const lastTop = useRef(0);
   const [away, setAway] = useState(false);
   const toEnd = () => {
-    scroller.current.scrollTop = scroller.current.scrollHeight;
     following.current = true;
+    scroller.current.scrollTop = scroller.current.scrollHeight;
+    lastTop.current = scroller.current.scrollTop;  // so onScroll tells our own scrolling from a person's
+  };
+  const letGo = (event) => {
+    if (event.type === 'touchmove' || event.deltaY < 0) following.current = false;
   };
   const onScroll = () => {
     const { scrollHeight, scrollTop, clientHeight } = scroller.current;
-    following.current = scrollHeight - scrollTop - clientHeight < NEAR_BOTTOM_PX;
-    setAway(!following.current);
+    const below = scrollHeight - scrollTop - clientHeight;
+    if (scrollTop < lastTop.current && below > 1) following.current = false;
+    else if (scrollTop > lastTop.current && below < NEAR_BOTTOM_PX) following.current = true;
+    lastTop.current = scrollTop;
+    setAway(below >= NEAR_BOTTOM_PX && !following.current);
   };
   useEffect(() => {
     const follow = () => following.current && toEnd();
@@ -99,17 +108,18 @@ function useFollowing(scroller) {
     observer.observe(scroller.current.firstElementChild);
     return () => observer.disconnect();
   }, []);
-  return { away, toEnd, onScroll };
+  return { away, toEnd, listeners: { onScroll, onWheel: letGo, onTouchMove: letGo } };
 }
 
 function Conversation() {
   const list = messages.value;
   const scroller = useRef(null);
-  const { away, toEnd, onScroll } = useFollowing(scroller);
+  const { away, toEnd, listeners } = useFollowing(scroller);
   const live = answer.value !== null && answer.value.chatId === currentId.value;
-  useLayoutEffect(toEnd, [currentId.value, list.length]);
+  const questions = list.filter((message) => message.role === 'user').length;
+  useLayoutEffect(toEnd, [currentId.value, questions]);  // an answer that ends is no reason to jump
   return html`
-    <div class="scroller" ref=${scroller} onScroll=${onScroll} tabindex="-1">
+    <div class="scroller" ref=${scroller} tabindex="-1" ...${listeners}>
       <div class="column" role="log" aria-live="polite" aria-busy=${live} aria-label="Conversation">
         ${list.length === 0 && html`<${Welcome} />`}
         ${list.map((message, i) => (message.role === 'user'
@@ -128,7 +138,7 @@ function Composer() {
   const field = useRef(null);
   const [text, setText] = useState('');
   const writing = answer.value !== null;
-  useEffect(() => field.current.focus({ preventScroll: true }), [currentId.value]);
+  useLayoutEffect(() => field.current.focus({ preventScroll: true }), [currentId.value]);
   useLayoutEffect(() => {
     field.current.style.height = 'auto';
     field.current.style.height = `${field.current.scrollHeight}px`;

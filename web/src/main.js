@@ -39,19 +39,25 @@ const STATES = {
   unreachable: 'No answer',
 };
 
-const closeDrawer = () => (drawer.value = null);
+// The button that opened a drawer has the focus again when it is closed.
+let opener = null;
+function openDrawer(name, button) {
+  opener = button;
+  drawer.value = name;
+}
+function closeDrawer() {
+  if (drawer.value === null) return;
+  drawer.value = null;
+  setTimeout(() => opener.focus());  // once <main> is no longer inert
+}
 addEventListener('keydown', (event) => event.key === 'Escape' && closeDrawer());
 
-// A side of the page.  Where it slides in, it takes the focus, and gives it back when it goes.
 function Side({ name, label, children }) {
   const element = useRef(null);
   const slides = !STANDS[name].value;
   const open = slides && drawer.value === name;
   useEffect(() => {
-    if (!open) return undefined;
-    const before = document.activeElement;
-    element.current.querySelector('button').focus();
-    return () => before.focus();
+    if (open) element.current.querySelector('button').focus();
   }, [open]);
   const away = slides && !open;
   return html`
@@ -101,7 +107,7 @@ const Chats = () => html`
 
 const Drawer = ({ name, icon, label }) => !STANDS[name].value && html`
   <${IconButton} icon=${icon} label=${label} aria-expanded=${drawer.value === name} aria-controls=${name}
-    onClick=${() => (drawer.value = name)} />`;
+    onClick=${(event) => openDrawer(name, event.currentTarget)} />`;
 
 const TopBar = () => html`
   <header class="top">

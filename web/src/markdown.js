@@ -14,7 +14,7 @@
 
 const DEPTH_MAX = 8;  // of quotes and lists in each other; deeper ones are plain text
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`\s]*)/;
+const FENCE = /^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$/;  // what follows names the language
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
@@ -76,10 +76,12 @@ export function parseInline(text, depth = 0) {
 function readCode(lines, at) {
   const open = FENCE.exec(lines[at]);
   if (!open) return null;
-  const close = new RegExp(`^ {0,3}${open[1][0]}{${open[1].length},}\\s*$`);
+  const fence = open[1] ?? open[3];
+  const language = (open[2] ?? open[4]).trim();
+  const close = new RegExp(`^ {0,3}${fence[0]}{${fence.length},}\\s*$`);
   let end = at + 1;
   while (end < lines.length && !close.test(lines[end])) end++;
-  return [{ kind: 'code', language: open[2], text: lines.slice(at + 1, end).join('\n') }, end + 1];
+  return [{ kind: 'code', language, text: lines.slice(at + 1, end).join('\n') }, end + 1];
 }
 
 function readHeading(lines, at) {

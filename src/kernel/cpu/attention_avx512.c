@@ -25,45 +25,63 @@ static const uint16_t *page_of(const struct kv_view *v, int position) {
   return (const uint16_t *)(v->base + page * v->page_bytes);
 }
 
-// Pages page[0..width) against `queries` queries.
-TILE void scores_tile(const uint16_t *const *page, int width, const float *q, int queries,
+// Where the pages of a tile are, and those of the next one, which is fetched meanwhile.
+struct tile_pages {
+  const uint16_t *page[PAGES_MAX], *next[PAGES_MAX];
+};
+
+TILE void scores_tile(const struct tile_pages *k, int width, const float *q, int queries,
                       int head_dim, float *scores) {
   __m512 sums[QUERY_TILE][PAGES_MAX];
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-      _mm512_setzero_ps();
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++) sums[i][w] = _mm512_setzero_ps();
+  }
   for (int d = 0; d < head_dim; d++) {
     __m512 keys[PAGES_MAX];
-    UNROLL for (int w = 0; w < width; w++) keys[w] = load_f16(page[w] + d * KERNEL_PAGE_TOKENS);
-    UNROLL for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++) {
+      keys[w] = load_f16(k->page[w] + d * KERNEL_PAGE_TOKENS);
+      if (width == NARROW)
+        _mm_prefetch((const char *)(k->next[w] + d * KERNEL_PAGE_TOKENS), _MM_HINT_T0);
+    }
+    UNROLL
+    for (int i = 0; i < queries; i++) {
       __m512 factor = _mm512_set1_ps(q[i * QUERY_STRIDE + d]);
-      UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-          _mm512_fmadd_ps(keys[w], factor, sums[i][w]);
+      UNROLL
+      for (int w = 0; w < width; w++) sums[i][w] = _mm512_fmadd_ps(keys[w], factor, sums[i][w]);
     }
   }
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++)
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
       _mm512_storeu_ps(scores + i * SEGMENT_TOKENS + w * KERNEL_PAGE_TOKENS, sums[i][w]);
+  }
 }
 
 // All pages of `keys` keys for a constant number of queries; what is left over goes page by page.
 TILE void scores_run(const struct kv_view *k, int first, int keys, const float *q, int queries,
                      int width, float *scores) {
-  int pages = (keys + KERNEL_PAGE_TOKENS - 1) / KERNEL_PAGE_TOKENS;
-  for (int p = 0; p < pages; p += width) {
-    const uint16_t *page[PAGES_MAX];
-    if (p + width > pages) {
-      for (; p < pages; p++) {
-        page[0] = page_of(k, first + p * KERNEL_PAGE_TOKENS);
-        scores_tile(page, 1, q, queries, k->head_dim, scores + p * KERNEL_PAGE_TOKENS);
-      }
-      return;
+  int pages = (keys + KERNEL_PAGE_TOKENS - 1) / KERNEL_PAGE_TOKENS, p = 0;
+  struct tile_pages tile;
+  for (; p + width <= pages; p += width) {
+    for (int w = 0; w < width; w++) {
+      int next = p + w + width < pages ? p + w + width : pages - 1;
+      tile.page[w] = page_of(k, first + (p + w) * KERNEL_PAGE_TOKENS);
+      tile.next[w] = page_of(k, first + next * KERNEL_PAGE_TOKENS);
     }
-    for (int w = 0; w < width; w++) page[w] = page_of(k, first + (p + w) * KERNEL_PAGE_TOKENS);
-    scores_tile(page, width, q, queries, k->head_dim, scores + p * KERNEL_PAGE_TOKENS);
+    scores_tile(&tile, width, q, queries, k->head_dim, scores + p * KERNEL_PAGE_TOKENS);
+  }
+  for (; p < pages; p++) {
+    tile.page[0] = page_of(k, first + p * KERNEL_PAGE_TOKENS);
+    scores_tile(&tile, 1, q, queries, k->head_dim, scores + p * KERNEL_PAGE_TOKENS);
   }
 }
 
-void kernel_avx512_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                    int queries, float *scores) {
+static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
+                             int queries, float *scores) {
   for (int done = 0; queries > 0; q += done * QUERY_STRIDE, scores += done * SEGMENT_TOKENS) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
     switch (done) {
@@ -86,30 +104,54 @@ struct values_job {
   float *out;
 };
 
+// Adds `count` rows of values, one after the other.
+TILE void values_page(const uint16_t *row, const uint16_t *next, int count, int head_dim,
+                      const float *p, int queries, int width, const __mmask16 *lanes,
+                      __m512 sums[][PAGES_MAX]) {
+  for (int key = 0; key < count; key++, row += head_dim, next += head_dim, p++) {
+    __m512 values[PAGES_MAX];
+    UNROLL
+    for (int w = 0; w < width; w++) {
+      values[w] = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes[w], row + w * STRIP));
+      if (width == NARROW && w % 2 == 0)
+        _mm_prefetch((const char *)(next + w * STRIP), _MM_HINT_T0);
+    }
+    UNROLL
+    for (int i = 0; i < queries; i++) {
+      __m512 factor = _mm512_set1_ps(p[i * SEGMENT_TOKENS]);
+      UNROLL
+      for (int w = 0; w < width; w++) sums[i][w] = _mm512_fmadd_ps(values[w], factor, sums[i][w]);
+    }
+  }
+}
+
 // Strips of `width` registers from dimension `begin` on.
 TILE void values_tile(const struct values_job *j, int queries, int begin, int width) {
   int head_dim = j->v->head_dim;
   __m512 sums[QUERY_TILE][PAGES_MAX];
   __mmask16 lanes[PAGES_MAX];
   float *out = j->out + begin;
-  UNROLL for (int w = 0; w < width; w++) lanes[w] = first_lanes(head_dim - begin - w * STRIP);
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-      _mm512_maskz_loadu_ps(j->add ? lanes[w] : 0, out + i * head_dim + w * STRIP);
-  for (int key = j->from; key < j->to; key++) {
-    int position = j->first + key;
-    const uint16_t *row =
-        page_of(j->v, position) + position % KERNEL_PAGE_TOKENS * head_dim + begin;
-    __m512 values[PAGES_MAX];
-    UNROLL for (int w = 0; w < width; w++) values[w] =
-        _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes[w], row + w * STRIP));
-    UNROLL for (int i = 0; i < queries; i++) {
-      __m512 factor = _mm512_set1_ps(j->p[i * SEGMENT_TOKENS + key]);
-      UNROLL for (int w = 0; w < width; w++) sums[i][w] =
-          _mm512_fmadd_ps(values[w], factor, sums[i][w]);
-    }
+  UNROLL
+  for (int w = 0; w < width; w++) lanes[w] = first_lanes(head_dim - begin - w * STRIP);
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
+      sums[i][w] = _mm512_maskz_loadu_ps(j->add ? lanes[w] : 0, out + i * head_dim + w * STRIP);
   }
-  UNROLL for (int i = 0; i < queries; i++) UNROLL for (int w = 0; w < width; w++)
+  for (int key = j->from, count; key < j->to; key += count) {
+    int position = j->first + key, slot = position % KERNEL_PAGE_TOKENS;
+    count = (int)kernel_min(KERNEL_PAGE_TOKENS - slot, j->to - key);
+    const uint16_t *row = page_of(j->v, position) + slot * head_dim + begin;
+    const uint16_t *next = key + count < j->to ? page_of(j->v, position + count) + begin : row;
+    values_page(row, next, count, head_dim, j->p + key, queries, width, lanes, sums);
+  }
+  UNROLL
+  for (int i = 0; i < queries; i++) {
+    UNROLL
+    for (int w = 0; w < width; w++)
       _mm512_mask_storeu_ps(out + i * head_dim + w * STRIP, lanes[w], sums[i][w]);
+  }
 }
 
 TILE void values_run(const struct values_job *j, int queries, int width) {
@@ -117,8 +159,8 @@ TILE void values_run(const struct values_job *j, int queries, int width) {
     values_tile(j, queries, begin, width);
 }
 
-void kernel_avx512_attention_values(const struct kv_view *v, int first, int from, int to,
-                                    const float *p, int queries, bool add, float *out) {
+static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
+                             int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, p, add, out};
   for (int done; queries > 0; queries -= done) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
@@ -134,4 +176,5 @@ void kernel_avx512_attention_values(const struct kv_view *v, int first, int from
     j.out += done * v->head_dim;
   }
 }
+const struct attention_leaves kernel_avx512_attention = {attention_scores, attention_values};
 #endif

@@ -7,23 +7,10 @@
 
 const struct kernel_leaves kernel_leaves_avx2 = {
     .isa = KERNEL_ISA_AVX2,
-    .few_tokens = 3,
-    .convert = {NULL, kernel_avx2_convert_f16, kernel_avx2_convert_bf16, kernel_avx2_convert_q8},
-    .few = {kernel_avx2_few_f32, kernel_avx2_few_f16, kernel_avx2_few_bf16, kernel_avx2_few_q4_0,
-            kernel_avx2_few_q4_1, kernel_avx2_few_q8_0},
-    .many = {kernel_avx2_many_f32, kernel_avx2_many_f32, kernel_avx2_many_f32,
-             kernel_avx2_many_q4_0, kernel_avx2_many_q4_1, kernel_avx2_many_q8_0},
-    .unpack = {NULL, kernel_avx2_unpack_f16, kernel_avx2_unpack_bf16, kernel_avx2_unpack_q4_0,
-               kernel_avx2_unpack_q4_1, kernel_avx2_unpack_q8_0},
-    .attention_scores = kernel_avx2_attention_scores,
-    .attention_softmax = kernel_avx2_attention_softmax,
-    .attention_values = kernel_avx2_attention_values,
-    .scale = kernel_avx2_scale,
-    .blend = kernel_avx2_blend,
-    .to_f16 = kernel_avx2_to_f16,
-    .rms_norm = kernel_avx2_rms_norm,
-    .rotate = kernel_avx2_rotate,
-    .silu_multiply = kernel_avx2_silu_multiply,
-    .add = kernel_avx2_add,
+    .few_tokens = 12,
+    .product = {&kernel_avx2_f32, &kernel_avx2_f16, &kernel_avx2_bf16, &kernel_avx2_q4_0,
+                &kernel_avx2_q4_1, &kernel_avx2_q8_0},
+    .attention = &kernel_avx2_attention,
+    .rows = &kernel_avx2_rows,
 };
 #endif

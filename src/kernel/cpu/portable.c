@@ -216,7 +216,7 @@ static void attention_scores(const struct kv_view *k, int first, int keys, const
   }
 }
 
-static void attention_softmax(float *p, int keys, float *maximum, float *sum) {
+static void softmax(float *p, int keys, float *maximum, float *sum) {
   float largest = p[0], sums[LANES] = {0}, all = 0;
   for (int i = 1; i < keys; i++) largest = p[i] > largest ? p[i] : largest;
   for (int i = 0; i < keys; i++) sums[i % LANES] += p[i] = expf(p[i] - largest);
@@ -276,14 +276,16 @@ static void add(float *x, const float *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) x[i] += y[i];
 }
 
-const struct kernel_leaves kernel_leaves_portable = {
-    .isa = KERNEL_ISA_PORTABLE,
+static const struct product_leaf product_f32 = {NULL, many_f32, NULL};
+static const struct product_leaf product_f16 = {NULL, many_f32, unpack_f16};
+static const struct product_leaf product_bf16 = {NULL, many_f32, unpack_bf16};
+static const struct product_leaf product_q4_0 = {NULL, many_int8, unpack_q4_0};
+static const struct product_leaf product_q4_1 = {NULL, many_int8_minima, unpack_q4_1};
+static const struct product_leaf product_q8_0 = {NULL, many_int8, unpack_q8_0};
+static const struct attention_leaves attention = {attention_scores, attention_values};
+static const struct row_leaves rows = {
     .convert = {NULL, convert_f16, convert_bf16, convert_q8},
-    .many = {many_f32, many_f32, many_f32, many_int8, many_int8_minima, many_int8},
-    .unpack = {NULL, unpack_f16, unpack_bf16, unpack_q4_0, unpack_q4_1, unpack_q8_0},
-    .attention_scores = attention_scores,
-    .attention_softmax = attention_softmax,
-    .attention_values = attention_values,
+    .softmax = softmax,
     .scale = scale,
     .blend = blend,
     .to_f16 = to_f16,
@@ -291,4 +293,12 @@ const struct kernel_leaves kernel_leaves_portable = {
     .rotate = rotate,
     .silu_multiply = silu_multiply,
     .add = add,
+};
+
+const struct kernel_leaves kernel_leaves_portable = {
+    .isa = KERNEL_ISA_PORTABLE,
+    .product = {&product_f32, &product_f16, &product_bf16, &product_q4_0, &product_q4_1,
+                &product_q8_0},
+    .attention = &attention,
+    .rows = &rows,
 };

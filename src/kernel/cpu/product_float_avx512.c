@@ -40,7 +40,8 @@ TILE int64_t steps_of(enum kind kind, const struct product *p) {
 // row mask is empty.
 TILE void find_groups(const struct product *p, int64_t first, int count, const uint8_t **w,
                       __mmask16 *rows) {
-  UNROLL for (int g = 0; g < count; g++) {
+  UNROLL
+  for (int g = 0; g < count; g++) {
     w[g] = p->weights + (size_t)kernel_min(first + g, p->groups - 1) * p->group_stride;
     rows[g] = first_lanes(p->rows - (first + g) * GROUP_ROWS);
   }
@@ -48,51 +49,63 @@ TILE void find_groups(const struct product *p, int64_t first, int count, const u
 
 // ---- few tokens
 
-TILE void few_tile(enum kind kind, const struct product *p, int tokens, int64_t first) {
+TILE void few_tile(enum kind kind, const struct product *p, int tokens, int token, int64_t first) {
   const size_t bytes = kind == F16 ? 32 : 64;
   const uint8_t *w[FEW_GROUPS], *x[FEW];
   __mmask16 rows[FEW_GROUPS];
   __m512 sums[FEW][FEW_GROUPS];
   find_groups(p, first, FEW_GROUPS, w, rows);
-  UNROLL for (int t = 0; t < tokens; t++) {
-    x[t] = p->x + (size_t)t * p->x_stride;
-    UNROLL for (int g = 0; g < FEW_GROUPS; g++) sums[t][g] = _mm512_setzero_ps();
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    x[t] = p->x + (size_t)(token + t) * p->x_stride;
+    UNROLL
+    for (int g = 0; g < FEW_GROUPS; g++) sums[t][g] = _mm512_setzero_ps();
   }
   for (int64_t s = 0, steps = steps_of(kind, p); s < steps; s++) {
     __m512 line[FEW_GROUPS];
-    UNROLL for (int g = 0; g < FEW_GROUPS; g++) {
+    UNROLL
+    for (int g = 0; g < FEW_GROUPS; g++) {
       _mm_prefetch((const char *)w[g] + PREFETCH_BYTES, _MM_HINT_T0);
       line[g] = load_weights(kind, w[g]);
       w[g] += bytes;
     }
-    UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < FEW_GROUPS; g++) sums[t][g] =
-        multiply_add(kind, line[g], broadcast(x[t] + 4 * s), sums[t][g]);
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
+      UNROLL
+      for (int g = 0; g < FEW_GROUPS; g++)
+        sums[t][g] = multiply_add(kind, line[g], broadcast(x[t] + 4 * s), sums[t][g]);
+    }
   }
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < FEW_GROUPS; g++)
-      _mm512_mask_storeu_ps(p->y + t * p->y_stride + (first + g) * GROUP_ROWS, rows[g], sums[t][g]);
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int g = 0; g < FEW_GROUPS; g++)
+      _mm512_mask_storeu_ps(p->y + (token + t) * p->y_stride + (first + g) * GROUP_ROWS, rows[g],
+                            sums[t][g]);
+  }
 }
 
-TILE void few_tiles(enum kind kind, const struct product *p, int tokens) {
-  for (int64_t g = 0; g < p->groups; g += FEW_GROUPS) few_tile(kind, p, tokens, g);
-}
-
+// All tokens of 4 groups.  From the second tile on their weights come from a cache.
 TILE void few(enum kind kind, const struct product *p) {
-  switch (p->tokens) {
-    case 1: few_tiles(kind, p, 1); break;
-    case 2: few_tiles(kind, p, 2); break;
-    case 3: few_tiles(kind, p, 3); break;
-    case 4: few_tiles(kind, p, 4); break;
-    case 5: few_tiles(kind, p, 5); break;
-    default: few_tiles(kind, p, 6); break;
+  for (int64_t g = 0; g < p->groups; g += FEW_GROUPS) {
+    int t = 0;
+    for (; t + FEW <= p->tokens; t += FEW) few_tile(kind, p, FEW, t, g);
+    switch (p->tokens - t) {
+      case 5: few_tile(kind, p, 5, t, g); break;
+      case 4: few_tile(kind, p, 4, t, g); break;
+      case 3: few_tile(kind, p, 3, t, g); break;
+      case 2: few_tile(kind, p, 2, t, g); break;
+      case 1: few_tile(kind, p, 1, t, g); break;
+    }
   }
 }
 
-void kernel_avx512_few_f32(const struct product *p) { few(F32, p); }
-void kernel_avx512_few_f16(const struct product *p) { few(F16, p); }
-void kernel_avx512_few_bf16(const struct product *p) { few(BF16, p); }
+static void few_f32(const struct product *p) { few(F32, p); }
+static void few_f16(const struct product *p) { few(F16, p); }
+static void few_bf16(const struct product *p) { few(BF16, p); }
 
-void kernel_avx512_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                              int64_t columns, uint8_t *panel) {
+static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                       uint8_t *panel) {
   (void)pack_columns;
   float *y = (float *)panel;
   for (int64_t c = 0; c < columns; c++)
@@ -104,47 +117,68 @@ void kernel_avx512_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_
 // Rows of x are 3 to a pointer, the others of the three one and two strides behind: 12 pointers
 // would not leave registers for anything else.
 TILE void many_steps(enum kind kind, const struct product *p, int tokens, int first,
-                     const uint8_t *const *weights, __m512 sums[][PANEL_GROUPS]) {
-  const uint8_t *w[PANEL_GROUPS], *x[MANY / 3];
+                     const uint8_t *const *weights, __m512 sums[][TILE_GROUPS]) {
+  const uint8_t *w[TILE_GROUPS], *x[MANY / 3];
   size_t stride = p->x_stride;
-  UNROLL for (int g = 0; g < PANEL_GROUPS; g++) w[g] = weights[g];
-  UNROLL for (int i = 0; i * 3 < tokens; i++) x[i] = p->x + (size_t)(first + i * 3) * stride;
+  UNROLL
+  for (int g = 0; g < TILE_GROUPS; g++) w[g] = weights[g];
+  UNROLL
+  for (int i = 0; i * 3 < tokens; i++) x[i] = p->x + (size_t)(first + i * 3) * stride;
   for (int64_t s = steps_of(kind, p); s > 0; s--) {
-    __m512 line[PANEL_GROUPS];
-    UNROLL for (int g = 0; g < PANEL_GROUPS; g++) {
+    __m512 line[TILE_GROUPS];
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++) {
       line[g] = _mm512_loadu_ps(w[g]);
       w[g] += 64;
     }
-    UNROLL for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
       __m512 factor = broadcast(x[t / 3] + (size_t)(t % 3) * stride);
-      UNROLL for (int g = 0; g < PANEL_GROUPS; g++) sums[t][g] =
-          multiply_add(kind, line[g], factor, sums[t][g]);
+      UNROLL
+      for (int g = 0; g < TILE_GROUPS; g++)
+        sums[t][g] = multiply_add(kind, line[g], factor, sums[t][g]);
     }
-    UNROLL for (int i = 0; i * 3 < tokens; i++) x[i] += 4;
+    UNROLL
+    for (int i = 0; i * 3 < tokens; i++) x[i] += 4;
   }
 }
 
-TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first) {
-  const uint8_t *w[PANEL_GROUPS];
-  __mmask16 rows[PANEL_GROUPS];
-  __m512 sums[MANY][PANEL_GROUPS];
-  float *y = p->y + first * p->y_stride;
-  find_groups(p, 0, PANEL_GROUPS, w, rows);
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < PANEL_GROUPS; g++) sums[t][g] =
-      _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
+  const uint8_t *w[TILE_GROUPS];
+  __mmask16 rows[TILE_GROUPS];
+  __m512 sums[MANY][TILE_GROUPS];
+  float *y = p->y + first * p->y_stride + group * GROUP_ROWS;
+  find_groups(p, group, TILE_GROUPS, w, rows);
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++)
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
+  }
   many_steps(kind, p, tokens, first, w, sums);
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < PANEL_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++)
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+  }
+}
+
+TILE void many_tiles(enum kind kind, const struct product *p, int tokens, int first) {
+  for (int64_t g = 0; g < p->groups; g += TILE_GROUPS) many_tile(kind, p, tokens, first, g);
 }
 
 TILE void many(enum kind kind, const struct product *p) {
   int t = 0;
-  for (; t + 12 <= p->tokens; t += 12) many_tile(kind, p, 12, t);
-  for (; t + 6 <= p->tokens; t += 6) many_tile(kind, p, 6, t);
-  for (; t + 3 <= p->tokens; t += 3) many_tile(kind, p, 3, t);
-  for (; t < p->tokens; t++) many_tile(kind, p, 1, t);
+  for (; t + 12 <= p->tokens; t += 12) many_tiles(kind, p, 12, t);
+  for (; t + 6 <= p->tokens; t += 6) many_tiles(kind, p, 6, t);
+  for (; t + 3 <= p->tokens; t += 3) many_tiles(kind, p, 3, t);
+  for (; t < p->tokens; t++) many_tiles(kind, p, 1, t);
 }
 
-void kernel_avx512_many_f32(const struct product *p) { many(F32, p); }
-void kernel_avx512_many_bf16(const struct product *p) { many(BF16, p); }
+static void many_f32(const struct product *p) { many(F32, p); }
+static void many_bf16(const struct product *p) { many(BF16, p); }
+const struct product_leaf kernel_avx512_f32 = {few_f32, many_f32, NULL};
+const struct product_leaf kernel_avx512_f16 = {few_f16, many_f32, unpack_f16};
+const struct product_leaf kernel_avx512_bf16 = {few_bf16, many_bf16, NULL};
 #endif

@@ -12,7 +12,7 @@
 //           x is never -128 with a finite scale (see struct q8_block).
 //
 // The f32 steps are those of product_quant_avx512.c, so both give the same bits.
-// few reads packed weights, one group × up to 3 tokens; many reads panels with the same tiles.
+// few reads packed weights, many reads panels, both in tiles of one group × up to 3 tokens.
 #if defined(__x86_64__)
 #include "kernel/cpu/leaves_avx2.h"
 
@@ -63,15 +63,27 @@ TILE __m256 finish(enum kind kind, __m256i sum, const struct q8_block *x, __m256
 TILE void add_block(bool packed, enum kind kind, int tokens, const struct block_view *w,
                     const struct q8_block *const *x, __m256 y[][HALVES]) {
   __m256i sums[FEW][HALVES];
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int h = 0; h < HALVES; h++) sums[t][h] =
-      _mm256_setzero_si256();
-  UNROLL for (int i = 0; i < LINES; i++) UNROLL for (int h = 0; h < HALVES; h++) {
-    __m256i line = load_step(packed, kind, w->q, i, h), size = _mm256_abs_epi8(line);
-    UNROLL for (int t = 0; t < tokens; t++) sums[t][h] =
-        add_step(kind, line, size, broadcast_word(x[t]->q + 4 * i), sums[t][h]);
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) sums[t][h] = _mm256_setzero_si256();
   }
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int h = 0; h < HALVES; h++) y[t][h] =
-      finish(kind, sums[t][h], x[t], w->d[h], w->m[h], y[t][h]);
+  UNROLL
+  for (int i = 0; i < LINES; i++) {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
+      __m256i line = load_step(packed, kind, w->q, i, h), size = _mm256_abs_epi8(line);
+      UNROLL
+      for (int t = 0; t < tokens; t++)
+        sums[t][h] = add_step(kind, line, size, broadcast_word(x[t]->q + 4 * i), sums[t][h]);
+    }
+  }
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int h = 0; h < HALVES; h++)
+      y[t][h] = finish(kind, sums[t][h], x[t], w->d[h], w->m[h], y[t][h]);
+  }
 }
 
 // A run through a group's columns: `blocks` blocks, found by the two functions below.
@@ -84,7 +96,8 @@ TILE struct block_view find_block(bool packed, enum kind kind, const struct grou
                                   int64_t b) {
   struct block_view v;
   v.q = packed ? g->quants + b * (kind == Q8_0 ? 512 : 256) : g->panel[b].q[0][0];
-  UNROLL for (int h = 0; h < HALVES; h++) {
+  UNROLL
+  for (int h = 0; h < HALVES; h++) {
     v.d[h] = packed ? load_f16(g->scales + b * 32 + h * 16) : _mm256_load_ps(g->panel[b].d + h * 8);
     v.m[h] = v.d[h];
     if (kind == Q4_1)
@@ -101,43 +114,59 @@ TILE void tile(bool packed, enum kind kind, const struct product *p, const struc
   int64_t rows = p->rows - group * GROUP_ROWS;
   const int lines = packed ? kind == Q8_0 ? 8 : 4 : 0;  // panels are in cache already
   __m256 sums[FEW][HALVES];
-  UNROLL for (int t = 0; t < tokens; t++) {
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
     x[t] = token_row(p, first + t);
-    UNROLL for (int h = 0; h < HALVES; h++) sums[t][h] =
-        load_some(y + t * p->y_stride + h * LANES, p->add ? rows - h * LANES : 0);
+    UNROLL
+    for (int h = 0; h < HALVES; h++)
+      sums[t][h] = load_some(y + t * p->y_stride + h * LANES, p->add ? rows - h * LANES : 0);
   }
   for (int64_t b = 0; b < p->columns / BLOCK_COLUMNS; b++) {
     struct block_view w = find_block(packed, kind, g, b);
-    UNROLL for (int i = 0; i < lines; i++)
-        _mm_prefetch((const char *)w.q + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
+    UNROLL
+    for (int i = 0; i < lines; i++)
+      _mm_prefetch((const char *)w.q + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
     add_block(packed, kind, tokens, &w, x, sums);
-    UNROLL for (int t = 0; t < tokens; t++) x[t]++;
+    UNROLL
+    for (int t = 0; t < tokens; t++) x[t]++;
   }
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int h = 0; h < HALVES; h++)
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int h = 0; h < HALVES; h++)
       store_some(y + t * p->y_stride + h * LANES, rows - h * LANES, sums[t][h]);
-}
-
-// All tokens of p, FEW at a time.
-TILE void tiles(bool packed, enum kind kind, const struct product *p) {
-  const enum kernel_dtype dtypes[] = {KERNEL_Q4_0, KERNEL_Q4_1, KERNEL_Q8_0};
-  for (int64_t g = 0; g < p->groups; g++) {
-    const uint8_t *w = p->weights + (size_t)g * p->group_stride;
-    struct group_view view = {w, w + kernel_pack_minima(p->pack_columns),
-                              w + kernel_pack_quants(dtypes[kind], p->pack_columns),
-                              (const struct panel_block *)w};
-    int t = 0;
-    for (; t + 3 <= p->tokens; t += 3) tile(packed, kind, p, &view, g, 3, t);
-    if (p->tokens - t == 2) tile(packed, kind, p, &view, g, 2, t);
-    if (p->tokens - t == 1) tile(packed, kind, p, &view, g, 1, t);
   }
 }
 
-void kernel_avx2_few_q4_0(const struct product *p) { tiles(true, Q4_0, p); }
-void kernel_avx2_few_q4_1(const struct product *p) { tiles(true, Q4_1, p); }
-void kernel_avx2_few_q8_0(const struct product *p) { tiles(true, Q8_0, p); }
-void kernel_avx2_many_q4_0(const struct product *p) { tiles(false, Q4_0, p); }
-void kernel_avx2_many_q4_1(const struct product *p) { tiles(false, Q4_1, p); }
-void kernel_avx2_many_q8_0(const struct product *p) { tiles(false, Q8_0, p); }
+// Tokens [t, end) of one group.
+TILE void group_tiles(bool packed, enum kind kind, const struct product *p, int64_t group, int t,
+                      int end) {
+  const enum kernel_dtype dtypes[] = {KERNEL_Q4_0, KERNEL_Q4_1, KERNEL_Q8_0};
+  const uint8_t *w = p->weights + (size_t)group * p->group_stride;
+  struct group_view view = {w, w + kernel_pack_minima(p->pack_columns),
+                            w + kernel_pack_quants(dtypes[kind], p->pack_columns),
+                            (const struct panel_block *)w};
+  for (; t + 3 <= end; t += 3) tile(packed, kind, p, &view, group, 3, t);
+  if (end - t == 2) tile(packed, kind, p, &view, group, 2, t);
+  if (end - t == 1) tile(packed, kind, p, &view, group, 1, t);
+}
+
+TILE void few(enum kind kind, const struct product *p) {
+  for (int64_t g = 0; g < p->groups; g++) group_tiles(true, kind, p, g, 0, p->tokens);
+}
+
+TILE void many(enum kind kind, const struct product *p) {
+  for (int t = 0; t < p->tokens; t += TOKEN_GRAIN)
+    for (int64_t g = 0; g < p->groups; g++)
+      group_tiles(false, kind, p, g, t, (int)kernel_min(t + TOKEN_GRAIN, p->tokens));
+}
+
+static void few_q4_0(const struct product *p) { few(Q4_0, p); }
+static void few_q4_1(const struct product *p) { few(Q4_1, p); }
+static void few_q8_0(const struct product *p) { few(Q8_0, p); }
+static void many_q4_0(const struct product *p) { many(Q4_0, p); }
+static void many_q4_1(const struct product *p) { many(Q4_1, p); }
+static void many_q8_0(const struct product *p) { many(Q8_0, p); }
 
 // ---- panels
 
@@ -149,25 +178,30 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t pack_columns, int
   struct panel_block *out = (struct panel_block *)panel;
   for (int64_t b = 0; b < columns / BLOCK_COLUMNS; b++, out++) {
     struct block_view w = find_block(true, kind, &g, first / BLOCK_COLUMNS + b);
-    UNROLL for (int h = 0; h < HALVES; h++) {
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
       _mm256_store_ps(out->d + h * LANES, w.d[h]);
       if (kind == Q4_1) _mm256_store_ps(out->m + h * LANES, w.m[h]);
-      UNROLL for (int i = 0; i < LINES; i++)
-          _mm256_store_si256((__m256i *)(out->q[i][0] + h * 32), load_step(true, kind, w.q, i, h));
+      UNROLL
+      for (int i = 0; i < LINES; i++)
+        _mm256_store_si256((__m256i *)(out->q[i][0] + h * 32), load_step(true, kind, w.q, i, h));
     }
   }
 }
 
-void kernel_avx2_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_0, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_1, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q8_0, group, pack_columns, first, columns, panel);
 }
+const struct product_leaf kernel_avx2_q4_0 = {few_q4_0, many_q4_0, unpack_q4_0};
+const struct product_leaf kernel_avx2_q4_1 = {few_q4_1, many_q4_1, unpack_q4_1};
+const struct product_leaf kernel_avx2_q8_0 = {few_q8_0, many_q8_0, unpack_q8_0};
 #endif

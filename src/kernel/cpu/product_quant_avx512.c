@@ -20,7 +20,7 @@
 
 #define FEW 6                // tokens
 #define LINES 8              // registers of a block's quants
-#define PREFETCH_BYTES 2048  // how far the stream of weights is asked for in advance
+#define PREFETCH_BYTES 4096  // how far the stream of weights is asked for in advance
 
 enum kind { Q4_0, Q4_1, Q8_0 };
 
@@ -49,11 +49,13 @@ static __mmask16 rows_of_group(const struct product *p, int64_t group) {
 TILE void widen(enum kind kind, const uint8_t *quants, __m512i w[LINES]) {
   const __m512i nibble = _mm512_set1_epi8(15), sign = _mm512_set1_epi8(-128);
   if (kind == Q8_0) {
-    UNROLL for (int i = 0; i < LINES; i++) w[i] =
-        _mm512_xor_si512(_mm512_loadu_si512(quants + 64 * i), sign);
+    UNROLL
+    for (int i = 0; i < LINES; i++)
+      w[i] = _mm512_xor_si512(_mm512_loadu_si512(quants + 64 * i), sign);
     return;
   }
-  UNROLL for (int i = 0; i < LINES / 2; i++) {
+  UNROLL
+  for (int i = 0; i < LINES / 2; i++) {
     __m512i both = _mm512_loadu_si512(quants + 64 * i);
     w[i] = _mm512_and_si512(both, nibble);
     w[i + LINES / 2] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
@@ -64,9 +66,11 @@ TILE void widen(enum kind kind, const uint8_t *quants, __m512i w[LINES]) {
 
 TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d, __m512 m,
                     const struct q8_block *const *x, int64_t b, __m512 *sums) {
-  UNROLL for (int t = 0; t < tokens; t++) {
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
     __m512i even = start_of(kind, &x[t][b]), odd = _mm512_setzero_si512();
-    UNROLL for (int i = 0; i < LINES; i += 2) {
+    UNROLL
+    for (int i = 0; i < LINES; i += 2) {
       even = _mm512_dpbusd_epi32(even, w[i], broadcast_word(x[t][b].q + 4 * i));
       odd = _mm512_dpbusd_epi32(odd, w[i + 1], broadcast_word(x[t][b].q + 4 * i + 4));
     }
@@ -74,7 +78,7 @@ TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d
   }
 }
 
-TILE void few_group(enum kind kind, const struct product *p, int tokens, int64_t group) {
+TILE void few_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const enum kernel_dtype dtypes[] = {KERNEL_Q4_0, KERNEL_Q4_1, KERNEL_Q8_0};
   const size_t bytes = kind == Q8_0 ? 512 : 256;
   const uint8_t *scales = p->weights + (size_t)group * p->group_stride;
@@ -82,39 +86,44 @@ TILE void few_group(enum kind kind, const struct product *p, int tokens, int64_t
   const uint8_t *quants = scales + kernel_pack_quants(dtypes[kind], p->pack_columns);
   const struct q8_block *x[FEW];
   __m512 sums[FEW], m = _mm512_setzero_ps();
-  UNROLL for (int t = 0; t < tokens; t++) x[t] = token_row(p, t);
-  UNROLL for (int t = 0; t < tokens; t++) sums[t] = _mm512_setzero_ps();
+  UNROLL
+  for (int t = 0; t < tokens; t++) x[t] = token_row(p, first + t);
+  UNROLL
+  for (int t = 0; t < tokens; t++) sums[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < p->columns / BLOCK_COLUMNS; b++, quants += bytes) {
     __m512i w[LINES];
-    UNROLL for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)quants + PREFETCH_BYTES + i, _MM_HINT_T0);
+    UNROLL
+    for (size_t i = 0; i < bytes; i += 64)
+      _mm_prefetch((const char *)quants + PREFETCH_BYTES + i, _MM_HINT_T0);
     widen(kind, quants, w);
     __m512 d = load_f16(scales + b * 32);
     if (kind == Q4_1) m = load_f16(minima + b * 32);
     few_block(kind, tokens, w, d, m, x, b, sums);
   }
-  UNROLL for (int t = 0; t < tokens; t++) _mm512_mask_storeu_ps(
-      p->y + t * p->y_stride + group * GROUP_ROWS, rows_of_group(p, group), sums[t]);
+  UNROLL
+  for (int t = 0; t < tokens; t++)
+    _mm512_mask_storeu_ps(p->y + (first + t) * p->y_stride + group * GROUP_ROWS,
+                          rows_of_group(p, group), sums[t]);
 }
 
-TILE void few_groups(enum kind kind, const struct product *p, int tokens) {
-  for (int64_t g = 0; g < p->groups; g++) few_group(kind, p, tokens, g);
-}
-
+// All tokens of one group.  From the second tile on its weights come from the L1 cache.
 TILE void few(enum kind kind, const struct product *p) {
-  switch (p->tokens) {
-    case 1: few_groups(kind, p, 1); break;
-    case 2: few_groups(kind, p, 2); break;
-    case 3: few_groups(kind, p, 3); break;
-    case 4: few_groups(kind, p, 4); break;
-    case 5: few_groups(kind, p, 5); break;
-    default: few_groups(kind, p, 6); break;
+  for (int64_t g = 0; g < p->groups; g++) {
+    int t = 0;
+    for (; t + FEW <= p->tokens; t += FEW) few_tile(kind, p, FEW, t, g);
+    switch (p->tokens - t) {
+      case 5: few_tile(kind, p, 5, t, g); break;
+      case 4: few_tile(kind, p, 4, t, g); break;
+      case 3: few_tile(kind, p, 3, t, g); break;
+      case 2: few_tile(kind, p, 2, t, g); break;
+      case 1: few_tile(kind, p, 1, t, g); break;
+    }
   }
 }
 
-void kernel_avx512_few_q4_0(const struct product *p) { few(Q4_0, p); }
-void kernel_avx512_few_q4_1(const struct product *p) { few(Q4_1, p); }
-void kernel_avx512_few_q8_0(const struct product *p) { few(Q8_0, p); }
+static void few_q4_0(const struct product *p) { few(Q4_0, p); }
+static void few_q4_1(const struct product *p) { few(Q4_1, p); }
+static void few_q8_0(const struct product *p) { few(Q8_0, p); }
 
 // ---- panels
 
@@ -128,23 +137,27 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t pack_columns, int
   struct panel_block *block = (struct panel_block *)panel;
   for (int64_t b = 0; b < columns / BLOCK_COLUMNS; b++, block++) {
     __m512i w[LINES];
+    UNROLL
+    for (int64_t i = 0; i < bytes; i += 64)
+      _mm_prefetch((const char *)quants + b * bytes + PREFETCH_BYTES + i, _MM_HINT_T0);
     widen(kind, quants + b * bytes, w);
-    UNROLL for (int i = 0; i < LINES; i++) _mm512_store_si512(block->q[i], w[i]);
+    UNROLL
+    for (int i = 0; i < LINES; i++) _mm512_store_si512(block->q[i], w[i]);
     _mm512_store_ps(block->d, load_f16(scales + b * 32));
     if (kind == Q4_1) _mm512_store_ps(block->m, load_f16(minima + b * 32));
   }
 }
 
-void kernel_avx512_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_0, group, pack_columns, first, columns, panel);
 }
-void kernel_avx512_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_1, group, pack_columns, first, columns, panel);
 }
-void kernel_avx512_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q8_0, group, pack_columns, first, columns, panel);
 }
 
@@ -152,64 +165,89 @@ void kernel_avx512_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64
 
 // The exact sums of one block for every token × group of a tile.
 TILE void many_exact(enum kind kind, int tokens, const struct panel_block *const *w,
-                     const struct q8_block *const *x, __m512i exact[][PANEL_GROUPS]) {
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < PANEL_GROUPS; g++)
-      exact[t][g] = start_of(kind, x[t]);
-  UNROLL for (int i = 0; i < LINES; i++) {
-    __m512i line[PANEL_GROUPS];
-    UNROLL for (int g = 0; g < PANEL_GROUPS; g++) line[g] = _mm512_load_si512(w[g]->q[i]);
-    UNROLL for (int t = 0; t < tokens; t++) {
+                     const struct q8_block *const *x, __m512i exact[][TILE_GROUPS]) {
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++) exact[t][g] = start_of(kind, x[t]);
+  }
+  UNROLL
+  for (int i = 0; i < LINES; i++) {
+    __m512i line[TILE_GROUPS];
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++) line[g] = _mm512_load_si512(w[g]->q[i]);
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
       __m512i word = broadcast_word(x[t]->q + 4 * i);
-      UNROLL for (int g = 0; g < PANEL_GROUPS; g++) exact[t][g] =
-          _mm512_dpbusd_epi32(exact[t][g], line[g], word);
+      UNROLL
+      for (int g = 0; g < TILE_GROUPS; g++)
+        exact[t][g] = _mm512_dpbusd_epi32(exact[t][g], line[g], word);
     }
   }
 }
 
-TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first) {
-  const struct panel_block *w[PANEL_GROUPS];
+TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
+  const struct panel_block *w[TILE_GROUPS];
   const struct q8_block *x[FEW];
-  __m512 sums[FEW][PANEL_GROUPS];
-  __mmask16 rows[PANEL_GROUPS];
-  float *y = p->y + first * p->y_stride;
-  UNROLL for (int g = 0; g < PANEL_GROUPS; g++) {
-    rows[g] = rows_of_group(p, g);  // a group that is not there repeats the first and is not stored
-    w[g] = (const struct panel_block *)(p->weights +
-                                        (g < p->groups ? (size_t)g * p->group_stride : 0));
+  __m512 sums[FEW][TILE_GROUPS];
+  __mmask16 rows[TILE_GROUPS];
+  float *y = p->y + first * p->y_stride + group * GROUP_ROWS;
+  UNROLL
+  for (int g = 0; g < TILE_GROUPS; g++) {
+    rows[g] =
+        rows_of_group(p, group + g);  // one that is not there repeats the last and is not stored
+    int64_t present = kernel_min(group + g, p->groups - 1);
+    w[g] = (const struct panel_block *)(p->weights + (size_t)present * p->group_stride);
   }
-  UNROLL for (int t = 0; t < tokens; t++) {
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
     x[t] = token_row(p, first + t);
-    UNROLL for (int g = 0; g < PANEL_GROUPS; g++) sums[t][g] =
-        _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++)
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   for (int64_t b = 0; b < p->columns / BLOCK_COLUMNS; b++) {
-    __m512i exact[FEW][PANEL_GROUPS];
+    __m512i exact[FEW][TILE_GROUPS];
     many_exact(kind, tokens, w, x, exact);
-    UNROLL for (int g = 0; g < PANEL_GROUPS; g++) {
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++) {
       __m512 d = _mm512_load_ps(w[g]->d), m = kind == Q4_1 ? _mm512_load_ps(w[g]->m) : d;
-      UNROLL for (int t = 0; t < tokens; t++) sums[t][g] =
-          step(kind, d, m, x[t], exact[t][g], sums[t][g]);
+      UNROLL
+      for (int t = 0; t < tokens; t++) sums[t][g] = step(kind, d, m, x[t], exact[t][g], sums[t][g]);
     }
-    UNROLL for (int g = 0; g < PANEL_GROUPS; g++) w[g]++;
-    UNROLL for (int t = 0; t < tokens; t++) x[t]++;
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++) w[g]++;
+    UNROLL
+    for (int t = 0; t < tokens; t++) x[t]++;
   }
-  UNROLL for (int t = 0; t < tokens; t++) UNROLL for (int g = 0; g < PANEL_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+  UNROLL
+  for (int t = 0; t < tokens; t++) {
+    UNROLL
+    for (int g = 0; g < TILE_GROUPS; g++)
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+  }
+}
+
+TILE void many_tiles(enum kind kind, const struct product *p, int tokens, int first) {
+  for (int64_t g = 0; g < p->groups; g += TILE_GROUPS) many_tile(kind, p, tokens, first, g);
 }
 
 TILE void many(enum kind kind, const struct product *p) {
   int t = 0;
-  for (; t + FEW <= p->tokens; t += FEW) many_tile(kind, p, FEW, t);
+  for (; t + FEW <= p->tokens; t += FEW) many_tiles(kind, p, FEW, t);
   switch (p->tokens - t) {
-    case 5: many_tile(kind, p, 5, t); break;
-    case 4: many_tile(kind, p, 4, t); break;
-    case 3: many_tile(kind, p, 3, t); break;
-    case 2: many_tile(kind, p, 2, t); break;
-    case 1: many_tile(kind, p, 1, t); break;
+    case 5: many_tiles(kind, p, 5, t); break;
+    case 4: many_tiles(kind, p, 4, t); break;
+    case 3: many_tiles(kind, p, 3, t); break;
+    case 2: many_tiles(kind, p, 2, t); break;
+    case 1: many_tiles(kind, p, 1, t); break;
   }
 }
 
-void kernel_avx512_many_q4_0(const struct product *p) { many(Q4_0, p); }
-void kernel_avx512_many_q4_1(const struct product *p) { many(Q4_1, p); }
-void kernel_avx512_many_q8_0(const struct product *p) { many(Q8_0, p); }
+static void many_q4_0(const struct product *p) { many(Q4_0, p); }
+static void many_q4_1(const struct product *p) { many(Q4_1, p); }
+static void many_q8_0(const struct product *p) { many(Q8_0, p); }
+const struct product_leaf kernel_avx512_q4_0 = {few_q4_0, many_q4_0, unpack_q4_0};
+const struct product_leaf kernel_avx512_q4_1 = {few_q4_1, many_q4_1, unpack_q4_1};
+const struct product_leaf kernel_avx512_q8_0 = {few_q8_0, many_q8_0, unpack_q8_0};
 #endif
