@@ -136,7 +136,7 @@ class Writer:
             + self.pick(["", self.tag("print", "loop." + self.pick(["index", "last", "length", "revindex", "first", "nextitem", "previtem"]))])
             + self.pick(["", b(f"if {e('truth')}") + b(self.pick(["break", "continue"])) + b("endif")])
             + self.pick(["", b("else") + body()]) + b("endfor"),
-            lambda: b(f"for c, p in {e('dict')}.items()") + body() + b("endfor"), lambda: b(f"set {self.pick(['i', 'c', 'm', 'p'])} = {self.any(2)}"),
+            lambda: b(f"for c, p in ({e('dict')}).items()") + body() + b("endfor"), lambda: b(f"set {self.pick(['i', 'c', 'm', 'p'])} = {self.any(2)}"),
             lambda: b(f"set c{self.pick(['', ' | upper', ' | trim | title'])}") + body() + b("endset"),
             lambda: b("set ns.x = ns.x + 1") + self.tag("print", "ns.x"), lambda: b(f"set ns.y = {self.any(2)}") + self.tag("print", "ns.y"),
             lambda: b(f"macro g(i, c={self.any(1)})") + body() + b("endmacro") + self.tag("print", f"g({self.any(1)})"),
