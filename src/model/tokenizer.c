@@ -159,16 +159,15 @@ void tokenizer_emit_symbols(struct encoding *e, struct str word) {
 }
 
 // A text too long to be merged at once is taken in parts; the cut may cost a token, never a byte.
-static void encode_plain(struct encoding *e, struct str text, bool after_special) {
-  while (text.length) {
+static void encode_plain(struct encoding *e, struct str text) {
+  for (bool first = true; text.length; first = false) {
     struct str part = {text.data,
                        text.length < TOKENIZER_SPAN_MAX ? text.length : TOKENIZER_SPAN_MAX};
     if (e->tokenizer->kind == TOKENIZER_BPE)
       tokenizer_encode_bpe(e, part);
     else
-      tokenizer_encode_spm(e, part, after_special);
+      tokenizer_encode_spm(e, part, first);
     text.data += part.length, text.length -= part.length;
-    after_special = false;
   }
 }
 
@@ -182,7 +181,7 @@ void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_speci
     if (spans.items[i].id >= 0)
       token_list_add(out, spans.items[i].id);
     else
-      encode_plain(&e, spans.items[i].text, i == 0 || spans.items[i - 1].id >= 0);
+      encode_plain(&e, spans.items[i].text);
   }
   if (add_special && t->add_eos) token_list_add(out, t->eos);
   memory_free(spans.items);

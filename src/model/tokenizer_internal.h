@@ -148,6 +148,6 @@ bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *sou
                          struct error *e);
 bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source,
                          struct error *e);
-void tokenizer_encode_spm(struct encoding *e, struct str text, bool after_special);
+void tokenizer_encode_spm(struct encoding *e, struct str text, bool prefix);
 void tokenizer_encode_bpe(struct encoding *e, struct str text);
 void tokenizer_emit_symbols(struct encoding *e, struct str word);  // the ids of what merging left

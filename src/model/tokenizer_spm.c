@@ -101,10 +101,10 @@ static void finish_word(struct encoding *e, struct str text) {
 
 // A "▁" behind another character begins a new word where the vocabulary never joins them: the same
 // ids as from merging the whole text, but the candidates stay few.
-void tokenizer_encode_spm(struct encoding *e, struct str text, bool after_special) {
+void tokenizer_encode_spm(struct encoding *e, struct str text, bool prefix) {
   const struct tokenizer *t = e->tokenizer;
   struct buffer marked = {0};
-  mark_spaces(&marked, text, t->add_space_prefix && after_special);
+  mark_spaces(&marked, text, t->add_space_prefix && prefix);
   struct str all = buffer_str(&marked);
   bool was_mark = true;
   e->symbol_count = 0;

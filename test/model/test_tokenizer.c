@@ -177,13 +177,16 @@ static void ends_are_found_by_id_and_by_text(void **state) {
   int32_t start = vocabulary_add(&v, "<|im_start|>", TOKEN_CONTROL, 0);
   int32_t end = vocabulary_add(&v, "<|im_end|>", TOKEN_CONTROL, 0);
   int32_t repository = vocabulary_add(&v, "<reponame>", TOKEN_CONTROL, 0);
+  int32_t padding = vocabulary_add(&v, "<PAD>", TOKEN_CONTROL, 0);  // after the next in the table
+  int32_t fim_padding = vocabulary_add(&v, "<fim_pad>", TOKEN_CONTROL, 0);
   int32_t eos = vocabulary_add(&v, "stop", TOKEN_NORMAL, 0);
   int32_t eot = vocabulary_add(&v, "over", TOKEN_NORMAL, 0);
   v.source.eos = eos, v.source.eot = eot;
   struct tokenizer *t = vocabulary_make(&v);
   assert_true(tokenizer_is_end(t, end_of_text) && tokenizer_is_end(t, end));
   assert_true(tokenizer_is_end(t, eos) && tokenizer_is_end(t, eot));
-  assert_true(tokenizer_is_end(t, repository));
+  assert_true(tokenizer_is_end(t, repository) && tokenizer_is_end(t, fim_padding));
+  assert_false(tokenizer_is_end(t, padding));  // of texts that mean the same, the first counts
   assert_false(tokenizer_is_end(t, start) || tokenizer_is_end(t, -1) || tokenizer_is_end(t, 99));
   tokenizer_free(t);
   vocabulary_clear(&v);

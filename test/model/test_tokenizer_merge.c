@@ -75,7 +75,7 @@ static void merge_slowly(const struct vocabulary *v, struct str text, pair_judge
 static struct str random_text(uint64_t *seed, const char *const *alphabet, size_t letters,
                               size_t longest, struct buffer *out) {
   out->length = 0;
-  buffer_reserve(out, 1);
+  buffer_add(out, "", 0);  // ends with a NUL even when it stays empty
   for (size_t n = below(seed, longest); n > 0; n--)
     buffer_add_text(out, alphabet[below(seed, letters)]);
   return buffer_str(out);
@@ -118,8 +118,8 @@ static void add_random_spm(struct vocabulary *v, uint64_t *seed, const char *con
   for (size_t i = 0; i < count; i++) vocabulary_add(v, letters[i], TOKEN_NORMAL, -10);
   for (int i = 0; i < 40; i++) {
     struct str token = random_text(seed, letters, count, 5, &text);
-    const char *mark = token.length > 1 ? strstr(token.data + 1, "▁") : NULL;
-    if (!token.length || vocabulary_id(v, token) >= 0 || (mark && !cross_words)) continue;
+    bool crosses = strstr(token.data, "a▁") || strstr(token.data, "é▁");
+    if (!token.length || vocabulary_id(v, token) >= 0 || (crosses && !cross_words)) continue;
     vocabulary_add(v, token.data, TOKEN_NORMAL, -(float)below(seed, 4));
   }
   buffer_clear(&text);
