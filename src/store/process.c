@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // process.c: runs a program without a shell and reads what it prints.
+//
+// The arguments go to the program as they are, so nothing in them can become a command.  Its two
+// outputs are read side by side and bounded; what goes beyond the bound is read and dropped.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +91,8 @@ static int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// Both pipes are read to their ends before the program is waited for, or it would block on a
+// full one.
 bool store_run_program(const char *const *argv, const char *const *extra, size_t limit,
                        bool (*go_on)(void *context), void *context, struct buffer *out,
                        struct buffer *complaints, int *status, struct error *e) {
