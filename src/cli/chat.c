@@ -73,11 +73,23 @@ static void close_editor(struct talk *t) {
   memory_free(t->history_path);
 }
 
+// Into a new file first: a full disk, or an end at the wrong moment, leaves the old one whole.
+static void save_history(struct talk *t) {
+  HistEvent event;
+  struct buffer fresh = {0};
+  buffer_print(&fresh, "%s.new", t->history_path);
+  FILE *file = fopen(fresh.data, "we");
+  bool good = file && history(t->history, &event, H_SAVE_FP, file) >= 0 && fflush(file) == 0;
+  if (file && fclose(file) != 0) good = false;
+  if (!good || rename(fresh.data, t->history_path) < 0) unlink(fresh.data);
+  buffer_clear(&fresh);
+}
+
 static void remember(struct talk *t, const char *line) {
   HistEvent event;
   if (!line[strspn(line, " \t\r\n")]) return;
   history(t->history, &event, H_ENTER, line);
-  if (t->history_path) history(t->history, &event, H_SAVE, t->history_path);
+  if (t->history_path) save_history(t);
 }
 
 static volatile sig_atomic_t line_dropped;  // Ctrl-C at the prompt; a handler reaches only a static
@@ -234,7 +246,6 @@ static bool obey(struct talk *t, const char *entry) {
 static void show(void *context, struct str text) {
   struct talk *t = context;
   fwrite(text.data, 1, text.length, stdout);
-  fflush(stdout);
   buffer_add_str(&t->answer, text);
 }
 
@@ -272,7 +283,8 @@ static void answer(struct talk *t, struct str entry) {
   bool done = encoded && generate_text(t->runtime->engine, &ids, t->options, show, t, &t->last, &e);
   printf("\n");
   if (!done && e.kind != ERROR_CANCELLED) {
-    fprintf(stderr, "motley: %s\n", e.text);
+    if (!ferror(stdout))  // that is told when the program ends
+      fprintf(stderr, "motley: %s\n", e.text);
     json_array_remove(t->messages, json_array_size(t->messages) - 1);
   } else {
     generate_add_message(t->messages, "assistant", buffer_str(&t->answer));
@@ -284,7 +296,7 @@ static void answer(struct talk *t, struct str entry) {
 
 static void converse(struct talk *t) {
   struct buffer entry = {0};
-  for (bool more = true; more; entry.length = 0) {
+  for (bool more = true; more && !ferror(stdout); entry.length = 0) {
     if (!read_entry(t, &entry)) break;
     struct str text = str_trim(buffer_str(&entry));
     if (!text.length) continue;

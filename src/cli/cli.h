@@ -44,7 +44,8 @@ struct cli_parsed {
 };
 int cli_parse(const struct cli_command *self, const struct cli_option *options, int fewest,
               int most, int argc, char **argv, struct cli_parsed *out);
-int cli_fail(const struct error *e);  // prints "motley: text" and returns 1
+bool cli_output_check(struct error *e);  // flushes stdout; false when some of it was lost
+int cli_fail(const struct error *e);     // prints "motley: text" and returns 1
 
 // ---- a model ready to generate, as run, bench and up need it.
 

@@ -54,7 +54,8 @@ static void fill_result(const struct engine_event *end, struct generate_result *
   r->decode_tok_s = end->generated_tokens > 1 ? rate(end->generated_tokens - 1, end->decode_s) : 0;
 }
 
-// Reads events until the end; false when the user interrupted or the engine failed.
+// Reads events until the end; false when the user interrupted, the engine failed, or the text
+// cannot be written.
 static bool consume(struct engine *engine, struct engine_stream *stream,
                     void (*show)(void *context, struct str text), void *context,
                     struct generate_result *result, struct error *e) {
@@ -66,6 +67,7 @@ static bool consume(struct engine *engine, struct engine_stream *stream,
       continue;
     }
     if (event.text.length) show(context, event.text);
+    if (!cli_output_check(e)) return false;  // nobody would see the rest
     tokens += event.kind == EVENT_TOKEN;
     if (event.kind != EVENT_END) continue;
     fill_result(&event, result);

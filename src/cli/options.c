@@ -2,6 +2,7 @@
 //
 // options.c: one parser for all commands, driven by their tables; --help comes from the same rows.
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,6 +116,13 @@ int cli_parse(const struct cli_command *self, const struct cli_option *options, 
   }
   if (out->count < fewest) return usage_error(self, "something is missing: %s", self->usage);
   return 0;
+}
+
+// A failure of the past leaves no reason behind, so what is still buffered is tried first.
+bool cli_output_check(struct error *e) {
+  errno = 0;
+  bool failed = fflush(stdout) != 0 || ferror(stdout);
+  return !failed || error_set_errno(e, errno ? errno : EIO, "cannot write to standard output");
 }
 
 int cli_fail(const struct error *e) {

@@ -52,7 +52,6 @@ static bool encode_prompt(const struct run *r, const struct cli_runtime *rt, str
 static void print_text(void *context, struct str text) {
   (void)context;
   fwrite(text.data, 1, text.length, stdout);
-  fflush(stdout);
 }
 
 static void keep_text(void *context, struct str text) { buffer_add_str(context, text); }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ struct up {
   struct server *server;
   struct cli_runtime runtime;
   struct error error;  // of the loading thread
-  atomic_bool failed;
+  atomic_bool loaded, failed;
 };
 
 // The one thing a signal handler can reach: written before the handlers are installed, cleared
@@ -37,6 +38,7 @@ static void on_signal(int number) {
   signal(number, SIG_DFL);  // a second Ctrl-C ends the program at once
 }
 
+// A log that nobody takes does not keep the server from serving: what cannot be said is dropped.
 static void print_ready(const struct up *u) {
   const char *host = strcmp(u->host, "0.0.0.0") == 0 ? "127.0.0.1" : u->host;
   int port = server_port(u->server);
@@ -49,7 +51,9 @@ static void print_ready(const struct up *u) {
          u->api_key ? "'" : "");
   printf("    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}]}'\n\n");
   printf("Stop with Ctrl-C%s\n", isatty(STDOUT_FILENO) ? "." : " or kill -TERM.");
-  fflush(stdout);
+  if (fflush(stdout) == 0) return;
+  __fpurge(stdout);
+  clearerr(stdout);
 }
 
 static bool load(struct up *u) {
@@ -61,6 +65,7 @@ static bool load(struct up *u) {
 static void *load_thread(void *argument) {
   struct up *u = argument;
   if (load(u)) {
+    atomic_store(&u->loaded, true);
     print_ready(u);
   } else {
     atomic_store(&u->failed, true);
@@ -69,6 +74,8 @@ static void *load_thread(void *argument) {
   return NULL;
 }
 
+// Whoever stops a program that is still reading gigabytes does not wait for the rest of them: a
+// loading thread cannot be called off, but it has nothing that an end of the process would spoil.
 static bool run(struct up *u, struct error *e) {
   pthread_t loader;
   struct sigaction action = {.sa_handler = on_signal};
@@ -78,6 +85,7 @@ static bool run(struct up *u, struct error *e) {
   int refused = pthread_create(&loader, NULL, load_thread, u);
   if (refused) return error_set_errno(e, refused, "cannot start a thread to load the model");
   bool done = server_run(u->server, e);
+  if (done && !atomic_load(&u->loaded) && !atomic_load(&u->failed)) _exit(0);
   pthread_join(loader, NULL);
   if (done && atomic_load(&u->failed)) {
     *e = u->error;
