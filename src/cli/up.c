@@ -49,7 +49,8 @@ static void print_ready(const struct up *u) {
   printf("  curl %s/v1/chat/completions -H 'Content-Type: application/json'%s%s%s \\\n", at,
          u->api_key ? " -H 'Authorization: Bearer " : "", u->api_key ? "YOUR_KEY" : "",
          u->api_key ? "'" : "");
-  printf("    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}]}'\n\n");
+  printf("    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}],"
+         "\"temperature\":0.2}'\n\n");
   printf("Stop with Ctrl-C%s\n", isatty(STDOUT_FILENO) ? "." : " or kill -TERM.");
   if (fflush(stdout) == 0) return;
   __fpurge(stdout);

@@ -34,25 +34,34 @@ void server_answer(struct server *s, struct net_exchange *x, enum server_route r
   net_http_respond(x, status, headers, body);
 }
 
+// All JSON bodies that are not streamed go through here: they end with a newline, so that a shell's
+// prompt does not stick to what curl prints.  `headers` come on top of the type.
+static void answer_line(struct server *s, struct net_exchange *x, enum server_route route,
+                        int status, const char *headers, struct str body) {
+  struct buffer all = {0}, line = {0};
+  buffer_print(&all, "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n%s",
+               headers);
+  buffer_add_str(&line, body);
+  buffer_add_char(&line, '\n');
+  server_answer(s, x, route, status, all.data, buffer_str(&line));
+  buffer_clear(&line);
+  buffer_clear(&all);
+}
+
 void server_answer_json(struct server *s, struct net_exchange *x, enum server_route route,
                         int status, struct str body) {
-  server_answer(s, x, route, status,
-                "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n", body);
+  answer_line(s, x, route, status, "", body);
 }
 
 // The header that tells a client what it may do about the status goes along.
 void server_answer_error(struct server *s, struct net_exchange *x, enum server_route route,
                          const struct api_error *e) {
   const char *more = "";
+  struct buffer body = {0};
   if (e->status == 401) more = "WWW-Authenticate: Bearer\r\n";
   if (e->status == 429 || e->status == 503) more = "Retry-After: 1\r\n";
-  char headers[160];
-  struct buffer body = {0};
-  snprintf(headers, sizeof headers,
-           "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n%s", more);
   api_write_error(e, &body);
-  buffer_add_char(&body, '\n');
-  server_answer(s, x, route, e->status, headers, buffer_str(&body));
+  answer_line(s, x, route, e->status, more, buffer_str(&body));
   buffer_clear(&body);
 }
 
@@ -131,7 +140,7 @@ static bool check_model(const struct server *s, struct api_error *e) {
 static void answer_health(struct server *s, struct net_exchange *x) {
   struct api_error e;
   if (!check_model(s, &e)) return server_answer_error(s, x, ROUTE_HEALTH, &e);
-  server_answer_json(s, x, ROUTE_HEALTH, 200, STR("{\"status\":\"ok\"}\n"));
+  server_answer_json(s, x, ROUTE_HEALTH, 200, STR("{\"status\":\"ok\"}"));
 }
 
 static void answer_metrics(struct server *s, struct net_exchange *x) {
@@ -145,8 +154,7 @@ static void answer_metrics(struct server *s, struct net_exchange *x) {
 static void answer_status(struct server *s, struct net_exchange *x) {
   struct buffer text = {0};
   server_status_write(s, &text);
-  server_answer(s, x, ROUTE_STATUS, 200,
-                "Content-Type: application/json\r\nCache-Control: no-store\r\n", buffer_str(&text));
+  answer_line(s, x, ROUTE_STATUS, 200, "Cache-Control: no-store\r\n", buffer_str(&text));
   buffer_clear(&text);
 }
 
@@ -236,15 +244,14 @@ static void refuse_method(struct server *s, struct net_exchange *x, enum server_
   char headers[120];
   struct api_error e;
   struct buffer body = {0};
-  bool question = str_equal(net_http_method(x), STR("OPTIONS"));
-  snprintf(headers, sizeof headers, "Allow: %s\r\n%s", allowed,
-           question ? "" : "Content-Type: application/json\r\n");
+  snprintf(headers, sizeof headers, "Allow: %s\r\n", allowed);
+  if (str_equal(net_http_method(x), STR("OPTIONS")))
+    return server_answer(s, x, route, 204, headers, (struct str){0});
   api_error_set(&e, 405, "invalid_request_error", "method_not_allowed", NULL,
                 "%s takes %s only, not %.*s", routes[route].path, allowed,
                 (int)net_http_method(x).length, net_http_method(x).data);
   api_write_error(&e, &body);
-  buffer_add_char(&body, '\n');
-  server_answer(s, x, route, question ? 204 : 405, headers, buffer_str(&body));
+  answer_line(s, x, route, 405, headers, buffer_str(&body));
   buffer_clear(&body);
 }
 
