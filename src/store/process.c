@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // process.c: runs a program without a shell and reads what it prints.
+//
+// The child gets /dev/null to read from and two pipes to write to; both are read until they end, so
+// a program that prints much on either never blocks.  Ten times a second the caller is asked
+// whether to go on; when not, the child is told to end and waited for, so none is left over.
 
 #include <errno.h>
 #include <fcntl.h>
