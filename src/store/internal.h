@@ -33,6 +33,8 @@ const char *store_last_part(const char *path);
 bool store_name_is_valid(const char *name);
 // "SmolLM2-135M.Q4_1.gguf" → "smollm2-135m.q4_1"; anything unusual becomes '-'.
 void store_name_from_file(const char *file, char out[96]);
+// Cuts off the weight type at a name's end: "smollm2-135m.q4_1" → "smollm2-135m".
+void store_name_drop_type(char name[96]);
 // <folder>/model.json.  `out` is untouched on failure; a file that is not a manifest is
 // ERROR_INPUT.
 bool store_manifest_read(const char *folder, const char *name, struct store_model *out,

@@ -71,6 +71,23 @@ void store_name_from_file(const char *file, char out[96]) {
   if (n == 0) memcpy(out, "model", 6);
 }
 
+// "q4_1", "q4_k_m", "iq3_xs", "f16", "bf16" and the like.
+static bool is_weight_type(const char *text) {
+  static const char *const floats[] = {"f16", "bf16", "f32", "fp16", "fp32"};
+  for (size_t i = 0; i < COUNT_OF(floats); i++)
+    if (strcasecmp(text, floats[i]) == 0) return true;
+  const char *rest = tolower((unsigned char)text[0]) == 'i' ? text + 1 : text;
+  if (tolower((unsigned char)rest[0]) != 'q' || !isdigit((unsigned char)rest[1]) || rest[2] != '_')
+    return false;
+  while (isalnum((unsigned char)*rest) || *rest == '_') rest++;
+  return !*rest;
+}
+
+void store_name_drop_type(char name[96]) {
+  for (size_t i = 1; i < 95 && name[i]; i++)
+    if (strchr(".-_", name[i]) && is_weight_type(name + i + 1)) name[i] = 0;
+}
+
 static bool is_digest(const char *text) {
   return text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
 }

@@ -2,8 +2,9 @@
 //
 // process.c: runs a program without a shell and reads what it prints.
 //
-// The arguments go to the program as they are, so nothing in them can become a command.  Its two
-// outputs are read side by side and bounded; what goes beyond the bound is read and dropped.
+// The child gets /dev/null to read from and two pipes to write to; both are read until they end, so
+// a program that prints much on either never blocks.  Ten times a second the caller is asked
+// whether to go on; when not, the child is told to end and waited for, so none is left over.
 
 #include <errno.h>
 #include <fcntl.h>

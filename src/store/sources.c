@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "net/fetch.h"
 #include "store/internal.h"
@@ -211,7 +212,12 @@ static bool file_canonical(const char *source, struct buffer *out, struct error 
 static bool plan_file(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                       struct error *e) {
   (void)pull, (void)rest;
+  struct stat info;
   plan->path = plan->source + strlen("file:");
+  if (stat(plan->path, &info) == 0 && S_ISDIR(info.st_mode))
+    return error_set(e, ERROR_INPUT,
+                     "%s is a folder; name the file in it that ends in .gguf, .bin, .whl or .zip",
+                     plan->path);
   plan->file_name = store_last_part(plan->path);
   if (store_model_file(plan->file_name) || store_is_archive(plan->file_name)) return true;
   return error_set(e, ERROR_INPUT,
@@ -254,9 +260,20 @@ static const char *const PIPS[][4] = {
     {"python3", "-m", "pip", NULL}, {"pip3", NULL}, {"pip", NULL}};
 
 // Only wheels: pip would run the code of a source package to look at it.
+// --quiet leaves warnings, and with one retry a connection that fails is one: the only trace by
+// which a missing network can be told from a missing package.
 static const char *const PIP_OPTIONS[] = {
     "install", "--dry-run",  "--no-deps", "--ignore-installed", "--only-binary=:all:", "--report",
-    "-",       "--no-input", "--quiet",
+    "-",       "--no-input", "--quiet",   "--retries=1",        "--timeout=10",
+};
+
+// Words in pip's warnings about connections, the ones that say most first.
+static const char *const NO_CONNECTION[] = {
+    "name resolution",           "Name or service not known",
+    "Connection refused",        "Network is unreachable",
+    "No route to host",          "cannot connect to proxy",
+    "CERTIFICATE_VERIFY_FAILED", "timed out",
+    "connection broken",
 };
 
 // pip's last complaint, without its "ERROR: "; a missing pip module is told apart by the caller.
@@ -272,6 +289,26 @@ static struct str last_complaint(const struct buffer *complaints) {
     text.length -= newline ? length + 1 : length;
   }
   return best;
+}
+
+// What a pip that failed meant.  Its own last line says "no matching distribution" in nearly every
+// case, so what it complained about before is looked through first.
+static bool explain_pip(const char *pip, const char *package, const struct buffer *complaints,
+                        struct error *e) {
+  const char *text = complaints->data ? complaints->data : "";
+  struct str said = last_complaint(complaints);
+  if (strstr(text, "No module named pip")) return error_set(e, ERROR_MISSING, "%s has no pip", pip);
+  if (strstr(text, "no such option"))
+    return error_set(e, ERROR_UNSUPPORTED,
+                     "this pip is too old: 22.2 or later is needed (pip install -U pip)");
+  for (size_t i = 0; i < COUNT_OF(NO_CONNECTION); i++)
+    if (strcasestr(text, NO_CONNECTION[i]))
+      return error_set(e, ERROR_SYSTEM,
+                       "pip cannot reach its package index to find %s (%s): no network? Else set "
+                       "https_proxy, or the index with PIP_INDEX_URL",
+                       package, NO_CONNECTION[i]);
+  return error_set(e, ERROR_INPUT, "pip does not find %s: %.*s", package, (int)said.length,
+                   said.data);
 }
 
 static bool wants_on(void *context) { return store_report(context, "asking pip", 0, 0, NULL); }
@@ -291,18 +328,7 @@ static bool run_pip(const struct store_pull *pull, const char *const *pip, const
   struct buffer complaints = {0};
   bool done = store_run_program(argv, extra, PIP_REPORT_MAX, wants_on, (void *)(uintptr_t)pull,
                                 report, &complaints, &status, e);
-  if (done && status != 0) {
-    struct str said = last_complaint(&complaints);
-    const char *text = complaints.data ? complaints.data : "";
-    if (strstr(text, "No module named pip"))
-      done = error_set(e, ERROR_MISSING, "%s has no pip", argv[0]);
-    else if (strstr(text, "no such option"))
-      done = error_set(e, ERROR_UNSUPPORTED,
-                       "this pip is too old: 22.2 or later is needed (pip install -U pip)");
-    else
-      done = error_set(e, ERROR_INPUT, "pip does not find %s: %.*s", package, (int)said.length,
-                       said.data);
-  }
+  if (done && status != 0) done = explain_pip(argv[0], package, &complaints, e);
   buffer_clear(&complaints);
   return done;
 }

@@ -125,10 +125,9 @@ void store_models_free(struct store_model *list, int count) {
 
 // ---- resolve
 
-// Changes (a letter put in, left out or replaced) from a to b, whose first parts as long as the
-// shorter one count.
-static int distance(const char *a, const char *b) {
-  int row[97];
+// Fills row[j] with the changes (a letter put in, left out or replaced) that make the first j
+// letters of b of a.  Returns the number of letters of b.
+static int count_changes(const char *a, const char *b, int row[97]) {
   int n = (int)strnlen(a, 96), m = (int)strnlen(b, 96);
   for (int j = 0; j <= m; j++) row[j] = j;
   for (int i = 1; i <= n; i++) {
@@ -141,12 +140,33 @@ static int distance(const char *a, const char *b) {
       row[j] = change < least ? change : least;
     }
   }
+  return m;
+}
+
+static int distance(const char *a, const char *b) {
+  int row[97], m = count_changes(a, b, row);
   return row[m];
+}
+
+// To that beginning of b which is nearest to a.
+static int distance_to_start(const char *a, const char *b) {
+  int row[97], m = count_changes(a, b, row), least = row[0];
+  for (int j = 1; j <= m; j++)
+    if (row[j] < least) least = row[j];
+  return least;
+}
+
+// Whether a name, or its beginning, is so much like what was typed that it may have been meant.
+static bool is_near(const char *typed, const char *name) {
+  size_t length = strlen(typed);
+  return strcasestr(name, typed) ||
+         (length < 97 && distance_to_start(typed, name) <= (int)length / 3);
 }
 
 // How far a listed name is from what was typed: parts of a name are near, whatever their length.
 static int farness(const char *typed, const char *name) {
-  return strcasestr(name, typed) ? 0 : 1 + distance(typed, name);
+  if (strcasestr(name, typed)) return 0;
+  return 1 + 100 * distance_to_start(typed, name) + distance(typed, name);
 }
 
 // "there is no model …; pulled are near, far": the error of store_resolve.
@@ -164,7 +184,10 @@ static bool fail_unknown(struct store *s, const char *typed, struct error *e) {
   for (int i = 0; i < count && i < LISTED_IN_ERRORS; i++)
     buffer_print(&names, "%s%s", i ? ", " : "", list[i].name);
   if (count > LISTED_IN_ERRORS) buffer_print(&names, " and %d more", count - LISTED_IN_ERRORS);
-  if (count)
+  if (count && is_near(typed, list[0].name))
+    error_set(e, ERROR_MISSING, "there is no model or file \"%s\"; did you mean %s? Pulled are: %s",
+              typed, list[0].name, names.data);
+  else if (count)
     error_set(e, ERROR_MISSING, "there is no model or file \"%s\"; pulled are: %s", typed,
               names.data);
   else

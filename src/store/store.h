@@ -48,10 +48,13 @@ struct store_pull {
   // A line the person should know, such as which other files there were to choose from.  May be
   // NULL.
   void (*note)(void *context, const char *line);
+  // Whether the file opens as a model, asked before it is listed; e says why not, without the
+  // file's name in front.  ERROR_INPUT and ERROR_UNSUPPORTED mean that it never will, so what was
+  // fetched is removed.  NULL: nothing is checked but digests.
+  bool (*check)(void *context, const char *path, struct error *e);
   void *context;
 };
-// Fetches, verifies (digest; that the file opens as a model is the caller's check) and lists a
-// model.  A second pull of the same source that is complete and intact does nothing.  Interrupted
-// at any point it can be run again.
+// Fetches, verifies and lists a model.  A second pull of the same source that is complete and
+// intact does nothing.  Interrupted at any point it can be run again.
 bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out,
                       struct error *e);
