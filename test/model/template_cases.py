@@ -186,6 +186,8 @@ VARIABLES = {
     "people": [{"name": "Ann", "age": 31, "pet": {"kind": "cat"}}, {"name": "bob", "age": 25, "pet": {"kind": "dog"}},
                {"name": "Cid", "age": 31, "pet": {"kind": "cat"}}],
     "tree": [{"v": 1, "kids": [{"v": 2, "kids": []}, {"v": 3, "kids": [{"v": 4, "kids": []}]}]}, {"v": 5, "kids": []}],
+    "letters": "".join(chr(c) for c in [*range(0x80, 0x590), *range(0x10A0, 0x1100), *range(0x1E00, 0x2000),
+                                        *range(0x10400, 0x10450)]),
     "html": "<a href=\"x\">'&'</a>", "text": "line one\nline two\n\nline four\n",
 }
 
@@ -320,6 +322,9 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 'a' % (), 'a' % {}, 'a' % []
 '%s and %s'|format(1, 'b'), '%(x)s'|format(x=5), '%.3f'|format(f), '%s'|format(l)
 (1.0).is_integer(), (1.5).is_integer(), l.index(1), l.count(3), (1, 2, 1).count(1), (5, 6).index(6)
+letters.upper() == letters, letters.upper(), letters.lower(), letters|list|select('upper')|join, letters|list|select('lower')|join
+'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d' % (5, 'a', 5, 'a', 2.25, 5), '%+x|%#o|%.3d|%5.3d' % (255, 8, 5, 5)
+(range(60)|list + range(60)|list)|unique|list|length, (range(40)|map('string')|list * 2)|unique|join(','), dict(range(50)|map('string')|batch(2))['48'], dict(range(50)|batch(2))[48], dict(range(50)|batch(2)|list)|length, {'a': 1}|length
 l.index(9)
 l.append(4)
 l.pop()
