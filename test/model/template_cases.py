@@ -258,6 +258,7 @@ l[0], l[-1], l[5], l[-5] is defined, l['0'] is defined, l.0, l.1, (1, 2, 3)[1], 
 l[1.0] is defined, l[true], l[none] is defined
 l[5].x
 l[1:], l[:2], l[::-1], l[::2], l[-2:], l[5:], l[:-1], l[2:0:-1], s[1:4], s[::-1], u[6:], u[::-1], u[-3:], (1, 2, 3)[1:], s[:5][1], s[100:], s[-100:3]
+l[:-9:-1], l[-2:-9:-1], l[-9:9], l[9:-9:-2], s[:-99:-3], range(5)[:-9:-1]|list, range(5)[-9:2]|list, l[2:1], l[1:2:5]
 l[::0]
 l['a':]
 d['a':] is defined
@@ -429,6 +430,8 @@ s|upper(1)
 s|trim(nope=1)
 s|default('a', 'b', 'c')
 s|replace(old='a', old='b')
+s|replace('o', 'x', old='l')
+s|default('a', default_value='b')
 n is odd, n is even, 8 is even, n is divisibleby 7, n is divisibleby(2), 0 is even, -1 is odd, 1.0 is odd, true is odd
 'a' is odd
 n is divisibleby 0
