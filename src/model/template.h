@@ -20,7 +20,7 @@ void template_free(struct template *t);
 
 #define TEMPLATE_OUTPUT_MAX (16u << 20)  // bytes
 #define TEMPLATE_STEPS_MAX 5000000       // evaluated nodes
-#define TEMPLATE_DEPTH_MAX 128           // nesting of expressions, blocks and macros
+#define TEMPLATE_DEPTH_MAX 128           // nesting of expressions and blocks in the source
 
 // variables: a JSON object: messages, tools, add_generation_prompt, bos_token, eos_token, …;
 // borrowed.  now_ms: wall time for strftime_now, which tells the local time.

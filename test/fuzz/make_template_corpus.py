@@ -28,10 +28,11 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     for name, source in CHATS.items():
         write(f"chat-{name}", source, CONVERSATIONS["two calls"])
+    variables = dict(VARIABLES, letters="Ǆǆß")
     with open(os.path.join(HERE, "../model/template/snippets.json")) as file:
-        good = [case["template"] for case in json.load(file) if "output" in case]
+        good = [case["template"] for case in json.load(file)["cases"] if "output" in case]
     for i in range(0, len(good), TOGETHER):
-        write(f"snippets-{i // TOGETHER:02}", "\n".join(good[i:i + TOGETHER]), VARIABLES)
+        write(f"snippets-{i // TOGETHER:02}", "\n".join(good[i:i + TOGETHER]), variables)
 
 
 if __name__ == "__main__":

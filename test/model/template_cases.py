@@ -186,6 +186,8 @@ VARIABLES = {
     "people": [{"name": "Ann", "age": 31, "pet": {"kind": "cat"}}, {"name": "bob", "age": 25, "pet": {"kind": "dog"}},
                {"name": "Cid", "age": 31, "pet": {"kind": "cat"}}],
     "tree": [{"v": 1, "kids": [{"v": 2, "kids": []}, {"v": 3, "kids": [{"v": 4, "kids": []}]}]}, {"v": 5, "kids": []}],
+    "letters": "".join(chr(c) for c in [*range(0x80, 0x590), *range(0x10A0, 0x1100), *range(0x1E00, 0x2000),
+                                        *range(0x10400, 0x10450)]),
     "html": "<a href=\"x\">'&'</a>", "text": "line one\nline two\n\nline four\n",
 }
 
@@ -256,6 +258,7 @@ l[0], l[-1], l[5], l[-5] is defined, l['0'] is defined, l.0, l.1, (1, 2, 3)[1], 
 l[1.0] is defined, l[true], l[none] is defined
 l[5].x
 l[1:], l[:2], l[::-1], l[::2], l[-2:], l[5:], l[:-1], l[2:0:-1], s[1:4], s[::-1], u[6:], u[::-1], u[-3:], (1, 2, 3)[1:], s[:5][1], s[100:], s[-100:3]
+l[:-9:-1], l[-2:-9:-1], l[-9:9], l[9:-9:-2], s[:-99:-3], range(5)[:-9:-1]|list, range(5)[-9:2]|list, l[2:1], l[1:2:5]
 l[::0]
 l['a':]
 d['a':] is defined
@@ -320,6 +323,9 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 'a' % (), 'a' % {}, 'a' % []
 '%s and %s'|format(1, 'b'), '%(x)s'|format(x=5), '%.3f'|format(f), '%s'|format(l)
 (1.0).is_integer(), (1.5).is_integer(), l.index(1), l.count(3), (1, 2, 1).count(1), (5, 6).index(6)
+letters.upper() == letters, letters.upper(), letters.lower(), letters|list|select('upper')|join, letters|list|select('lower')|join
+'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d' % (5, 'a', 5, 'a', 2.25, 5), '%+x|%#o|%.3d|%5.3d' % (255, 8, 5, 5)
+(range(60)|list + range(60)|list)|unique|list|length, (range(40)|map('string')|list * 2)|unique|join(','), dict(range(50)|map('string')|batch(2))['48'], dict(range(50)|batch(2))[48], dict(range(50)|batch(2)|list)|length, {'a': 1}|length
 l.index(9)
 l.append(4)
 l.pop()
@@ -424,6 +430,8 @@ s|upper(1)
 s|trim(nope=1)
 s|default('a', 'b', 'c')
 s|replace(old='a', old='b')
+s|replace('o', 'x', old='l')
+s|default('a', default_value='b')
 n is odd, n is even, 8 is even, n is divisibleby 7, n is divisibleby(2), 0 is even, -1 is odd, 1.0 is odd, true is odd
 'a' is odd
 n is divisibleby 0
