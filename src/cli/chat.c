@@ -79,7 +79,8 @@ static void save_history(struct talk *t) {
   struct buffer fresh = {0};
   buffer_print(&fresh, "%s.new", t->history_path);
   FILE *file = fopen(fresh.data, "we");
-  bool good = file && history(t->history, &event, H_SAVE_FP, file) >= 0 && fflush(file) == 0;
+  bool good = file && history(t->history, &event, H_SAVE_FP, file) >= 0;
+  if (good && (fflush(file) != 0 || ferror(file))) good = false;  // the library looks at neither
   if (file && fclose(file) != 0) good = false;
   if (!good || rename(fresh.data, t->history_path) < 0) unlink(fresh.data);
   buffer_clear(&fresh);

@@ -93,8 +93,8 @@ bool generate_text(struct engine *engine, const struct token_list *prompt,
                                    .top_logprobs = -1};
   struct engine_stream *stream = engine_submit(engine, &request, NULL, NULL, e);
   if (!stream) return false;
-  struct sigaction action = {.sa_handler = on_interrupt}, before;
-  interrupted = 0;
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, before;
+  interrupted = 0;  // SA_RESTART: text that is being written must not fail by the signal
   sigaction(SIGINT, &action, &before);
   bool done = consume(engine, stream, show, context, result, e);
   sigaction(SIGINT, &before, NULL);

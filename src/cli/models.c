@@ -2,8 +2,8 @@
 //
 // models.c: `motley models`: lists what was pulled, or removes one.
 //
-// The list goes to stdout, as a table or as JSON, sorted by name; what is damaged is left out and
-// counted on stderr, so a script that reads the list sees only models that can be served.
+// The list is a table for people, or one JSON array with --json: name, path, source, sha256, bytes,
+// pulled_ms (milliseconds since 1970).
 
 #include <jansson.h>
 #include <stdio.h>
@@ -28,6 +28,7 @@ static int print_json(const struct store_model *list, int count) {
   return 0;
 }
 
+// The name's column is as wide as the longest name, so that names can be copied whole.
 static int print_table(const struct store_model *list, int count) {
   int widest = 4;
   for (int i = 0; i < count; i++)
@@ -48,6 +49,7 @@ static int print_table(const struct store_model *list, int count) {
   return 0;
 }
 
+// Damaged models are told on stderr: the list on stdout stays what a program can read.
 static int list_models(struct store *s, bool json, struct error *e) {
   struct store_model *list;
   int count, broken;

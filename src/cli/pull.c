@@ -43,6 +43,8 @@ static bool was_interrupted(void) {
          (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1);
 }
 
+// A mean over a few seconds: steadier than the last piece, quicker than the mean since the
+// start, which a resumed download would spoil.
 static void update_rate(struct bar *b, uint64_t now, uint64_t done) {
   if (!b->mark_ns || done < b->mark_done) {
     b->mark_ns = now;
@@ -72,6 +74,8 @@ static void print_time_left(struct buffer *line, double seconds) {
     buffer_print(line, "  %.1f h", seconds / 3600);
 }
 
+// The figures come after the bar, so that what is cut off on a narrow terminal is what matters
+// least.
 static void print_bar(struct buffer *line, const struct bar *b, uint64_t done, uint64_t total) {
   double share = total ? (double)done / (double)total : 0;
   int full = (int)(share * BAR_CELLS);
@@ -106,6 +110,7 @@ static void end_line(struct bar *b) {
   b->open = false;
 }
 
+// Called often; draws ten times a second, and always at a new step and at the end.
 static bool on_progress(void *context, const char *what, uint64_t done, uint64_t total) {
   struct bar *b = context;
   if (was_interrupted()) return false;
@@ -156,6 +161,8 @@ static void print_model(const struct store_model *m, bool json) {
   json_decref(object);
 }
 
+// SIGINT and SIGTERM are held back for as long as the pull runs and looked for between pieces,
+// which needs no variable that a handler could reach.
 static bool pull(struct store_pull *p, struct store_model *out, struct error *e) {
   sigset_t held, before;
   sigemptyset(&held);

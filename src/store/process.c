@@ -92,6 +92,8 @@ static int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// Both pipes are read to their ends before the program is waited for, or it would block on a
+// full one.
 bool store_run_program(const char *const *argv, const char *const *extra, size_t limit,
                        bool (*go_on)(void *context), void *context, struct buffer *out,
                        struct buffer *complaints, int *status, struct error *e) {

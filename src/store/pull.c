@@ -137,6 +137,8 @@ static bool on_fetch(void *context, uint64_t done, uint64_t total) {
   return store_report(c->pull, c->what, done, total, NULL);
 }
 
+// The folder is the source's own, so what .part holds can only be an earlier part of the same
+// file.
 static bool fetch_url(struct pulling *p, const struct store_plan *plan, const char *sha256) {
   struct fetch_context context = {p->pull, plan->file_name};
   struct fetch_request request = {.url = plan->url,
@@ -272,6 +274,8 @@ static bool check_name(struct pulling *p, const char *name) {
   return same;
 }
 
+// The digest is taken of the file as it lies on disk, not of the bytes as they came: that is
+// what a later check compares.
 static bool describe(struct pulling *p, const struct store_plan *plan, const char *path,
                      const char *named, struct store_model *m) {
   struct stat info;
@@ -304,6 +308,7 @@ static void take_back_model(struct pulling *p, const struct store_plan *plan) {
     rename(arena_print(&p->memory, "%s/%s", p->folder, model), p->download);
 }
 
+// From nothing, or from what an earlier run left, to a folder with a manifest.
 static bool fill_folder(struct pulling *p) {
   struct store_plan plan;
   struct store_model m;
@@ -368,6 +373,7 @@ static void end(struct pulling *p) {
   arena_clear(&p->memory);
 }
 
+// Arguments are checked before anything is written or asked for.
 bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out,
                       struct error *e) {
   struct pulling p = {.store = s, .pull = pull, .lock = -1, .e = e};

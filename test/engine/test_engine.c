@@ -223,6 +223,8 @@ static void options_fit_each_other(void **state) {
       {{.step_tokens = 8}, 64u << 20, {4096, 8, 256, 8, 1024}, ""},
       {{.context = 200}, 4 * 256 * 10, {0}, "lower the engine option context or raise cache_bytes"},
       {{0}, 1000, {0}, "raise cache_bytes"},
+      {{.context = 16, .cache_bytes = 2560}, 2560, {16, 16, 256, 512, 10}, ""},
+      {{.cache_bytes = 4ull << 40}, 64u << 20, {0}, "only 64.0 MiB of memory are free"},
       {{.context = 5000}, 64u << 20, {0}, "context: 5000"},
       {{.context = 1}, 64u << 20, {0}, "context: 1 "},
       {{.sequences = -1}, 64u << 20, {0}, "sequences: -1"},
