@@ -2,22 +2,22 @@
 //
 // chat.c: a conversation in the terminal.
 //
-// In a terminal, libedit reads the lines (editing, history over sessions); piped input is taken
-// line by line, so a script can talk too.  A line that begins with """ goes on until a line that
-// ends with """.  Ctrl-C while the model speaks stops the answer, what was said stays in the
-// conversation; Ctrl-C at the prompt drops the line; Ctrl-D or /bye ends.  When the context is full
-// the oldest exchanges are left out of what the model sees, and a line says so.
+// In a terminal, libedit reads the entries (prompt.c: editing, pasting; history over sessions);
+// piped input is taken line by line, so a script can talk too.  A line that begins with """ goes on
+// until a line that ends with """.  Ctrl-C while the model speaks stops the answer, what was said
+// stays in the conversation; Ctrl-C at the prompt drops the entry; Ctrl-D or /bye ends.  When the
+// context is full the oldest exchanges are left out of what the model sees, and a line says so.
 
-#include <errno.h>
-#include <histedit.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/world.h"
 #include "cli/generate.h"
+#include "cli/prompt.h"
 #include "store/store.h"
 
 #define HISTORY_LINES 1000
@@ -28,8 +28,7 @@ struct talk {
   struct chat *chat;
   json_t *messages;  // the whole conversation; [0] may be the system message
   bool terminal;     // a person types
-  bool prompt_more;  // inside """
-  EditLine *edit;
+  struct prompt prompt;
   History *history;
   char *history_path;    // NULL = not kept
   struct buffer answer;  // what the model is saying
@@ -38,26 +37,18 @@ struct talk {
 
 // ---- reading lines
 
-static char *prompt_text(EditLine *edit) {
-  struct talk *t;
-  el_get(edit, EL_CLIENTDATA, &t);
-  return t->prompt_more ? "... " : ">>> ";
-}
-
 static void open_editor(struct talk *t) {
   HistEvent event;
   struct error ignored;
   setlocale(LC_CTYPE, "");
-  t->edit = el_init("motley", stdin, stdout, stderr);
+  if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");  // what terminals send, said or not
+  EditLine *edit = el_init("motley", stdin, stdout, stderr);
   t->history = history_init();
-  if (!t->edit || !t->history) return;
+  if (!edit || !t->history) return;
   history(t->history, &event, H_SETSIZE, HISTORY_LINES);
   history(t->history, &event, H_SETUNIQUE, 1);
-  el_set(t->edit, EL_CLIENTDATA, t);
-  el_set(t->edit, EL_PROMPT, prompt_text);
-  el_set(t->edit, EL_EDITOR, "emacs");
-  el_set(t->edit, EL_HIST, history, t->history);
-  el_set(t->edit, EL_SIGNAL, 0);
+  prompt_install(&t->prompt, edit);
+  el_set(edit, EL_HIST, history, t->history);
   struct store *s = store_open(NULL, &ignored);
   if (!s) return;
   struct buffer path = {0};
@@ -69,7 +60,7 @@ static void open_editor(struct talk *t) {
 
 static void close_editor(struct talk *t) {
   if (t->history) history_end(t->history);
-  if (t->edit) el_end(t->edit);
+  if (t->prompt.edit) el_end(t->prompt.edit);
   memory_free(t->history_path);
 }
 
@@ -93,37 +84,21 @@ static void remember(struct talk *t, const char *line) {
   if (t->history_path) save_history(t);
 }
 
-static volatile sig_atomic_t line_dropped;  // Ctrl-C at the prompt; a handler reaches only a static
-static void on_interrupt(int number) {
-  (void)number;
-  line_dropped = 1;
-}
-
-// One line from the editor, without its newline; false at the end of input.  A dropped line comes
-// back empty.
-static bool edit_line(struct talk *t, struct buffer *line) {
-  struct sigaction action = {.sa_handler = on_interrupt},
-                   before;  // no SA_RESTART: the read must return
+// One entry from the editor; false at the end of input.  A dropped one comes back empty.
+static bool edit_entry(struct talk *t, const char *prompt, struct buffer *line) {
   int length;
-  line_dropped = 0;
-  sigaction(SIGINT, &action, &before);
-  const char *text = el_gets(t->edit, &length);
-  sigaction(SIGINT, &before, NULL);
-  if (line_dropped) {
-    t->prompt_more = false;
-    el_reset(t->edit);
-    printf("\n");
-    return true;
-  }
-  if (!text || length <= 0) return false;
+  t->prompt.text = prompt;
+  const char *text = prompt_read(&t->prompt, &length);
+  if (!text) return false;
+  if (t->prompt.dropped) return true;
   remember(t, text);
   buffer_add(line, text, (size_t)length);
   return true;
 }
 
-static bool read_line(struct talk *t, struct buffer *line) {
-  if (t->edit && t->terminal) {
-    if (!edit_line(t, line)) return false;
+static bool read_line(struct talk *t, const char *prompt, struct buffer *line) {
+  if (t->prompt.edit) {
+    if (!edit_entry(t, prompt, line)) return false;
   } else {
     char *text = NULL;
     size_t room = 0;
@@ -142,22 +117,20 @@ static bool ends_with_quotes(const struct buffer *b) {
   return b->length >= 3 && memcmp(b->data + b->length - 3, "\"\"\"", 3) == 0;
 }
 
-// A whole entry: one line, or all between """ and """.
+// A whole entry: what the editor gives, one line of a pipe, or all between """ and """.
 static bool read_entry(struct talk *t, struct buffer *entry) {
-  if (!read_line(t, entry)) return false;
+  if (!read_line(t, ">>> ", entry)) return false;
   if (!str_starts(buffer_str(entry), STR("\"\"\""))) return true;
   buffer_drop_front(entry, 3);
-  t->prompt_more = true;
-  while (t->prompt_more && !ends_with_quotes(entry)) {
+  while (!ends_with_quotes(entry)) {
     buffer_add_char(entry, '\n');
-    if (!read_line(t, entry)) break;
+    if (!read_line(t, "... ", entry) || t->prompt.dropped) break;
   }
-  if (!t->prompt_more)
-    entry->length = 0;  // dropped by Ctrl-C
+  if (t->prompt.dropped)
+    entry->length = 0;
   else if (ends_with_quotes(entry))
     entry->length -= 3;
   if (entry->data) entry->data[entry->length] = 0;
-  t->prompt_more = false;
   return true;
 }
 
@@ -193,7 +166,7 @@ static void set_number(const char *argument, double low, double high, double *ta
     fprintf(stderr, "give a number from %g to %g\n", low, high);
 }
 static void command_temp(struct talk *t, const char *argument) {
-  set_number(argument, 0, 100, &t->options->temperature);
+  set_number(argument, 0, GENERATE_TEMPERATURE_MAX, &t->options->temperature);
 }
 static void command_tokens(struct talk *t, const char *argument) {
   double value = (double)t->options->max_tokens;
@@ -224,22 +197,34 @@ static void command_help(struct talk *t, const char *argument) {
   for (size_t i = 0; i < COUNT_OF(talk_commands); i++)
     fprintf(stderr, "  %-8s %s\n", talk_commands[i].name, talk_commands[i].help);
   fprintf(stderr,
-          "  \"\"\"      begins and ends an entry of several lines; Ctrl-C stops an answer\n");
+          "  \"\"\"      begins and ends an entry of several lines; Alt-Enter starts a line\n"
+          "  Ctrl-C   stops an answer, drops an entry\n");
+}
+
+static const struct talk_command *find_command(const char *entry) {
+  size_t length = strcspn(entry, " \t\n");
+  for (size_t i = 0; i < COUNT_OF(talk_commands); i++) {
+    const char *name = talk_commands[i].name;
+    if (strlen(name) == length && strncmp(name, entry, length) == 0) return &talk_commands[i];
+  }
+  return NULL;
+}
+
+// A line that begins with a slash is meant as a command.  Several lines may be code, which begins
+// with a comment.
+static bool is_command(const char *entry) {
+  return entry[0] == '/' && (find_command(entry) || !strchr(entry, '\n'));
 }
 
 // False when the conversation is over.
 static bool obey(struct talk *t, const char *entry) {
-  size_t length = strcspn(entry, " \t");
-  const char *argument = entry + length + strspn(entry + length, " \t");
-  for (size_t i = 0; i < COUNT_OF(talk_commands); i++) {
-    const struct talk_command *c = &talk_commands[i];
-    if (strlen(c->name) != length || strncmp(c->name, entry, length) != 0) continue;
-    if (!c->run) return false;
-    c->run(t, argument);
-    return true;
-  }
-  fprintf(stderr, "there is no %.*s; /help lists what there is\n", (int)length, entry);
-  return true;
+  size_t length = strcspn(entry, " \t\n");
+  const struct talk_command *c = find_command(entry);
+  if (!c)
+    fprintf(stderr, "there is no %.*s; /help lists what there is\n", (int)length, entry);
+  else if (c->run)
+    c->run(t, entry + length + strspn(entry + length, " \t\n"));
+  return !c || c->run;
 }
 
 // ---- answering
@@ -298,10 +283,11 @@ static void answer(struct talk *t, struct str entry) {
 static void converse(struct talk *t) {
   struct buffer entry = {0};
   for (bool more = true; more && !ferror(stdout); entry.length = 0) {
+    if (t->terminal) generate_arm_interrupt();
     if (!read_entry(t, &entry)) break;
     struct str text = str_trim(buffer_str(&entry));
     if (!text.length) continue;
-    if (text.data[0] == '/')
+    if (is_command(text.data))
       more = obey(t, text.data);
     else
       answer(t, text);
@@ -323,7 +309,10 @@ bool cli_chat(const struct cli_runtime *runtime, struct generate_options *option
             runtime->name, pool_threads(runtime->pool));
   }
   converse(&t);
-  if (t.terminal) close_editor(&t);
+  if (t.terminal) {
+    close_editor(&t);
+    signal(SIGINT, SIG_DFL);
+  }
   buffer_clear(&t.answer);
   json_decref(t.messages);
   chat_free(t.chat);

@@ -30,6 +30,12 @@ static void on_interrupt(int number) {
   interrupted = 1;
 }
 
+void generate_arm_interrupt(void) {
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+  interrupted = 0;
+  sigaction(SIGINT, &action, NULL);
+}
+
 static struct engine_sampling sampling_of(const struct generate_options *o) {
   struct engine_sampling s = engine_sampling_default();
   s.temperature = (float)o->temperature;
@@ -93,9 +99,10 @@ bool generate_text(struct engine *engine, const struct token_list *prompt,
                                    .top_logprobs = -1};
   struct engine_stream *stream = engine_submit(engine, &request, NULL, NULL, e);
   if (!stream) return false;
+  // SA_RESTART: text that is being written must not fail by the signal.
   struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, before;
-  interrupted = 0;  // SA_RESTART: text that is being written must not fail by the signal
   sigaction(SIGINT, &action, &before);
+  if (before.sa_handler != on_interrupt) interrupted = 0;
   bool done = consume(engine, stream, show, context, result, e);
   sigaction(SIGINT, &before, NULL);
   engine_stream_free(stream);

@@ -34,6 +34,9 @@ bool generate_text(struct engine *engine, const struct token_list *prompt,
                    const struct generate_options *options,
                    void (*show)(void *context, struct str text), void *context,
                    struct generate_result *result, struct error *e);
+// From here on Ctrl-C does not end the program; it stops the answer that is made next, even when it
+// comes before that has begun.
+void generate_arm_interrupt(void);
 void generate_print_figures(const struct generate_result *result);  // one line on stderr
 
 // {"role":…,"content":…} appended to a JSON array; bytes that are no UTF-8 become U+FFFD.

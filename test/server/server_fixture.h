@@ -119,6 +119,7 @@ static json_t *ask_json(struct fixture *f, const char *method, const char *path,
   if (got != status)
     fail_msg("%d, not %d, for %s %s: %s", got, status, path, body ? body : "",
              r.body.data ? r.body.data : "");
+  assert_true(r.body.length > 1 && r.body.data[r.body.length - 1] == '\n');
   json_t *answer = json_loadb(buffer_str(&r.body).data, r.body.length, JSON_DECODE_ANY, &e);
   client_clear(&r);
   return answer;
