@@ -10,6 +10,11 @@ build:   ## build/motley: release, stripped
 run:     ## build, fetch a small chat model, serve it at http://127.0.0.1:8080
 	@scripts/run.sh
 
+PREFIX ?= /usr/local
+install: build  ## the program to $(DESTDIR)$(PREFIX)/bin: PREFIX=/usr/local, DESTDIR=
+	@install -Dm755 build/motley "$(DESTDIR)$(PREFIX)/bin/motley"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/motley"
+
 test:    ## every test, with address and undefined-behaviour sanitizers
 	@scripts/test.sh
 
@@ -29,4 +34,4 @@ clean:   ## forget everything that was built
 help:    ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' Makefile | expand -t 16
 
-.PHONY: all build run test bench fuzz format clean help
+.PHONY: all build run install test bench fuzz format clean help

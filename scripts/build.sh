@@ -18,4 +18,22 @@ if [[ ! -f $folder/build.ninja || CMakePresets.json -nt $folder/build.ninja ]]; 
   fi
 fi
 if (($#)); then set -- --target "$@"; fi
-exec cmake --build "$folder" "$@"
+
+# Ninja says that it looked for new files and found nothing to do, each time; who builds in order to
+# run does not need that.  Progress stays: on a terminal in one line, as without the pipe.
+show() {
+  local line progress='^\[[0-9]+/[0-9]+\] ' open=
+  while IFS= read -r line || [[ -n $line ]]; do
+    case $line in *"Re-checking globbed directories..." | "ninja: no work to do.") continue ;; esac
+    if [[ -t 1 && $line =~ $progress ]]; then
+      printf '\r\033[K%.*s' $((${COLUMNS:-80} - 1)) "$line"
+      open=1
+    else
+      printf '%s%s\n' "${open:+$'\n'}" "$line"
+      open=
+    fi
+  done
+  [[ -z $open ]] || echo
+}
+set -o pipefail
+cmake --build "$folder" "$@" 2>&1 | show

@@ -16,6 +16,12 @@ fail() {
   exit 1
 }
 
+host=${HOST:-127.0.0.1} port=${PORT:-8080}
+# Asked before anything is built; `motley up` finds out for itself in every other case.
+if (exec 3<>"/dev/tcp/${host/0.0.0.0/127.0.0.1}/$port") 2>/dev/null; then
+  fail "port $port is in use, perhaps by another Motley: make run PORT=$((port + 11)) takes another"
+fi
+
 free_mb=$(df -Pm . | awk 'NR == 2 {print $4}')
 [ -x build/motley ] || [ "${free_mb:-$need_mb}" -ge $need_mb ] ||
   fail "only $free_mb MB are free in $PWD and the first run needs $need_mb MB; free some space and try again"
@@ -27,4 +33,4 @@ model=${MODEL:-$default_model}
 if [ "$model" = "$default_model" ]; then
   build/motley pull $source_of_model --name $default_model || exit 1
 fi
-exec build/motley up "$model" --port "${PORT:-8080}" --host "${HOST:-127.0.0.1}"
+exec build/motley up "$model" --port "$port" --host "$host"

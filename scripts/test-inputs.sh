@@ -9,7 +9,7 @@
 set -u
 cd "$(dirname "$0")/.."
 binary=$1
-packages="openai==1.109.1 jinja2 numpy"
+packages="openai==1.109.1 jinja2 numpy ml-dtypes"
 stamp=build/venv/.installed
 
 if [ "$(cat $stamp 2>/dev/null)" != "$packages" ]; then

@@ -2,13 +2,20 @@
 //
 // threads.c: the team of threads.
 //
-// One counter, `generation`, starts every round: the caller publishes function and context, then
-// adds one.  Workers watch it: they spin for POOL_SPIN rounds of pause, then sleep on it as a
-// futex.  Each worker that has finished takes one from `running`; the caller spins (then sleeps)
-// until it is zero.
+// A round has as many shares as the team has threads.  One counter, `generation`, starts it: the
+// caller publishes function and context, then adds one.  Workers watch it: they spin for POOL_SPIN
+// rounds of pause, then sleep on it as a futex.  Every thread takes its own share first and then
+// those that nobody has begun: where the system has no processor free for a worker, the others do
+// its share instead of waiting for it.  Which thread does a share changes nothing in its result.
 //
-//   caller   function=f  running=n-1  generation++ [wake if sleepers]  f(0)  wait running==0
-//   worker   wait generation!=seen    f(i)  running-- [the last wakes a sleeping caller]
+//   caller   function=f  unfinished=n  generation++ [wake if sleepers]  take shares 0, 1, …
+//            wait unfinished==0
+//   worker   wait generation!=seen     take shares i, i+1, …, i-1
+//   take     claims[share]: generation-1 → generation, or leave it    f(share)
+//            unfinished-- [the last wakes a sleeping caller]
+//
+// A worker that comes late finds all shares of its round claimed, and function and context are read
+// only after a claim: the caller cannot begin another round before that share is finished.
 //
 // Sleeping is announced in `sleepers` before the futex call and checked after the counter was
 // changed, both with sequentially consistent order, so no wake-up is lost.
@@ -32,18 +39,22 @@ struct worker {
 };
 
 struct pool {
-  int count;        // the caller included
+  int count;        // threads, the caller included; also the shares of a round
   char line_0[60];  // the two counters that everybody watches get cache lines of their own
   atomic_uint generation;
   char line_1[60];
-  atomic_int running;
+  atomic_int unfinished;  // shares
   char line_2[60];
   atomic_int sleepers;  // workers asleep on generation
   atomic_int caller_sleeps;
+  atomic_bool stop;
   pool_function *function;
   void *context;
-  bool stop;
   struct worker *workers;  // [count - 1], of threads 1..count-1
+  struct claim {
+    atomic_uint generation;  // of the last round in which this share was taken
+    char line[60];
+  } * claims;  // [count]
 };
 
 static void relax(void) {
@@ -61,45 +72,63 @@ static void futex_wake(void *address) {
   syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, POOL_THREADS_MAX, NULL, NULL, 0);
 }
 
-// Spins first: between two operators of a step the next round is microseconds away.
-static void wait_for_work(struct pool *p, unsigned seen) {
+// Returns the generation that is not `seen`.  Spins first: between two operators of a step the next
+// round is microseconds away.
+static unsigned wait_for_work(struct pool *p, unsigned seen) {
   for (int i = 0; i < POOL_SPIN; i++) {
-    if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
+    if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) break;
     relax();
   }
-  while (atomic_load(&p->generation) == seen) {
+  unsigned now;
+  while ((now = atomic_load(&p->generation)) == seen) {
     atomic_fetch_add(&p->sleepers, 1);
     futex_wait(&p->generation, seen);  // returns at once when generation has moved on already
     atomic_fetch_sub(&p->sleepers, 1);
   }
+  return now;
 }
 
-// `seen` counts rounds; nobody can be a round behind, since a round ends when all have finished it.
-static void *work(void *argument) {
-  struct worker *w = argument;
-  struct pool *p = w->pool;
-  for (unsigned seen = 0;; seen++) {
-    wait_for_work(p, seen);
-    if (p->stop) return NULL;
-    p->function(p->context, w->index, p->count);
-    if (atomic_fetch_sub(&p->running, 1) == 1 && atomic_load(&p->caller_sleeps))
-      futex_wake(&p->running);
+static bool claim(struct pool *p, int share, unsigned generation) {
+  unsigned before = generation - 1;
+  return atomic_compare_exchange_strong(&p->claims[share].generation, &before, generation);
+}
+
+// Does every share of the round that is still free, `first` before the others.
+static void take_shares(struct pool *p, unsigned generation, int first) {
+  for (int i = 0; i < p->count; i++) {
+    int share = (first + i) % p->count;
+    if (!claim(p, share, generation)) continue;
+    p->function(p->context, share, p->count);
+    if (atomic_fetch_sub(&p->unfinished, 1) == 1 && atomic_load(&p->caller_sleeps))
+      futex_wake(&p->unfinished);
   }
 }
 
-static void start_round(struct pool *p) {
-  atomic_fetch_add(&p->generation, 1);
-  if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
+static void *work(void *argument) {
+  struct worker *w = argument;
+  for (unsigned seen = 0;;) {
+    seen = wait_for_work(w->pool, seen);
+    if (atomic_load(&w->pool->stop)) return NULL;
+    take_shares(w->pool, seen, w->index);
+  }
 }
 
-// The caller has done its own share and only the slowest worker is missing: spin, then sleep.
+static unsigned start_round(struct pool *p) {
+  unsigned generation = atomic_fetch_add(&p->generation, 1) + 1;
+  if (atomic_load(&p->sleepers)) futex_wake(&p->generation);
+  return generation;
+}
+
+// No share is free any more, some are under way: spin, then sleep, which gives a worker that was
+// put aside in the middle of its share this processor.
 static void wait_for_workers(struct pool *p) {
   for (int i = 0; i < POOL_SPIN; i++) {
-    if (atomic_load_explicit(&p->running, memory_order_acquire) == 0) return;
+    if (atomic_load_explicit(&p->unfinished, memory_order_acquire) == 0) return;
     relax();
   }
   atomic_store(&p->caller_sleeps, 1);
-  for (int left; (left = atomic_load(&p->running)) != 0;) futex_wait(&p->running, (unsigned)left);
+  for (int left; (left = atomic_load(&p->unfinished)) != 0;)
+    futex_wait(&p->unfinished, (unsigned)left);
   atomic_store(&p->caller_sleeps, 0);
 }
 
@@ -111,15 +140,14 @@ void pool_run(struct pool *p, pool_function *function, void *context) {
   }
   p->function = function;
   p->context = context;
-  atomic_store(&p->running, p->count - 1);
-  start_round(p);
-  function(context, 0, p->count);
+  atomic_store(&p->unfinished, p->count);
+  take_shares(p, start_round(p), 0);
   wait_for_workers(p);
 }
 
 // Ends the workers that were started; `started` of them exist.
 static void stop_workers(struct pool *p, int started) {
-  p->stop = true;
+  atomic_store(&p->stop, true);
   start_round(p);
   for (int i = 0; i < started; i++) pthread_join(p->workers[i].thread, NULL);
 }
@@ -138,6 +166,12 @@ static int start_worker(struct worker *w) {
   return failed;
 }
 
+static void free_memory(struct pool *p) {
+  memory_free(p->workers);
+  memory_free(p->claims);
+  memory_free(p);
+}
+
 // When the system refuses a thread, those that were started are ended again.
 struct pool *pool_new(int threads, struct error *e) {
   if (threads < 1 || threads > POOL_THREADS_MAX) {
@@ -147,6 +181,7 @@ struct pool *pool_new(int threads, struct error *e) {
   struct pool *p = memory_new(sizeof *p);
   p->count = threads;
   p->workers = memory_new((size_t)threads * sizeof *p->workers);
+  p->claims = memory_new((size_t)threads * sizeof *p->claims);
   for (int i = 0; i < threads - 1; i++) {
     p->workers[i] = (struct worker){.pool = p, .index = i + 1};
     int failed = start_worker(&p->workers[i]);
@@ -154,8 +189,7 @@ struct pool *pool_new(int threads, struct error *e) {
       error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads",
                       i + 2, threads);
       stop_workers(p, i);
-      memory_free(p->workers);
-      memory_free(p);
+      free_memory(p);
       return NULL;
     }
   }
@@ -165,8 +199,7 @@ struct pool *pool_new(int threads, struct error *e) {
 void pool_free(struct pool *p) {
   if (!p) return;
   stop_workers(p, p->count - 1);
-  memory_free(p->workers);
-  memory_free(p);
+  free_memory(p);
 }
 
 int pool_threads(const struct pool *p) { return p->count; }

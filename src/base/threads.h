@@ -2,11 +2,12 @@
 //
 // threads.h: a fixed team of threads that runs one function at a time, all together.
 //
-// pool_run(p, f, x) calls f(x, index, count) once on every thread of the team, index 0 being the
-// caller itself, and returns when all are done.  A hand-over costs well under 5 us while the team
-// is hot: workers spin for POOL_SPIN_US and then sleep on a futex, so an idle program uses no
-// processor time.  Work is split by index alone, never by who comes first: the split is
-// deterministic.
+// pool_run(p, f, x) calls f(x, index, count) once for every index below count, the size of the
+// team, and returns when all are done.  Usually each thread does the share of its own number, the
+// caller number 0; a share whose thread gets no processor is done by another one, so a busy machine
+// does not hold the team up.  A hand-over costs well under 5 us while the team is hot: workers spin
+// for some 50 us and then sleep on a futex, so an idle program uses no processor time. Work is
+// split by index alone, never by who comes first: the split is deterministic.
 #pragma once
 
 #include "base/base.h"
@@ -22,6 +23,6 @@ void pool_free(struct pool *p);
 int pool_threads(const struct pool *p);
 // one caller at a time; not re-entrant
 void pool_run(struct pool *p, pool_function *function, void *context);
-// The half-open share [*begin, *end) of `total` items for thread `index` of `count`, in multiples
+// The half-open share [*begin, *end) of `total` items for index `index` of `count`, in multiples
 // of `grain`.
 void pool_share(int64_t total, int64_t grain, int index, int count, int64_t *begin, int64_t *end);

@@ -133,6 +133,9 @@ static int bench_main(const struct cli_command *self, int argc, char **argv) {
   return bench_engine(&b, &e) ? 0 : cli_fail(&e);
 }
 
-const struct cli_command cli_bench = {
-    "bench", "measure the speed of a model here", "motley bench engine [MODEL] [options]",
-    "motley bench engine smollm2-135m-instruct --json", bench_main};
+const struct cli_command cli_bench = {"bench",
+                                      "measure the speed of a model here",
+                                      "motley bench engine [MODEL] [options]",
+                                      "motley bench engine smollm2-135m-instruct --json",
+                                      bench_main,
+                                      NULL};

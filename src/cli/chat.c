@@ -64,11 +64,24 @@ static void close_editor(struct talk *t) {
   memory_free(t->history_path);
 }
 
+// Into a new file first: a full disk, or an end at the wrong moment, leaves the old one whole.
+static void save_history(struct talk *t) {
+  HistEvent event;
+  struct buffer fresh = {0};
+  buffer_print(&fresh, "%s.new", t->history_path);
+  FILE *file = fopen(fresh.data, "we");
+  bool good = file && history(t->history, &event, H_SAVE_FP, file) >= 0;
+  if (good && (fflush(file) != 0 || ferror(file))) good = false;  // the library looks at neither
+  if (file && fclose(file) != 0) good = false;
+  if (!good || rename(fresh.data, t->history_path) < 0) unlink(fresh.data);
+  buffer_clear(&fresh);
+}
+
 static void remember(struct talk *t, const char *line) {
   HistEvent event;
   if (!line[strspn(line, " \t\r\n")]) return;
   history(t->history, &event, H_ENTER, line);
-  if (t->history_path) history(t->history, &event, H_SAVE, t->history_path);
+  if (t->history_path) save_history(t);
 }
 
 // One entry from the editor; false at the end of input.  A dropped one comes back empty.
@@ -154,7 +167,7 @@ static void set_number(const char *argument, double low, double high, double *ta
     fprintf(stderr, "give a number from %g to %g\n", low, high);
 }
 static void command_temp(struct talk *t, const char *argument) {
-  set_number(argument, 0, 100, &t->options->temperature);
+  set_number(argument, 0, GENERATE_TEMPERATURE_MAX, &t->options->temperature);
 }
 static void command_tokens(struct talk *t, const char *argument) {
   double value = (double)t->options->max_tokens;
@@ -220,7 +233,6 @@ static bool obey(struct talk *t, const char *entry) {
 static void show(void *context, struct str text) {
   struct talk *t = context;
   fwrite(text.data, 1, text.length, stdout);
-  fflush(stdout);
   buffer_add_str(&t->answer, text);
 }
 
@@ -258,7 +270,8 @@ static void answer(struct talk *t, struct str entry) {
   bool done = encoded && generate_text(t->runtime->engine, &ids, t->options, show, t, &t->last, &e);
   printf("\n");
   if (!done && e.kind != ERROR_CANCELLED) {
-    fprintf(stderr, "motley: %s\n", e.text);
+    if (!ferror(stdout))  // that is told when the program ends
+      fprintf(stderr, "motley: %s\n", e.text);
     json_array_remove(t->messages, json_array_size(t->messages) - 1);
   } else {
     generate_add_message(t->messages, "assistant", buffer_str(&t->answer));
@@ -270,7 +283,7 @@ static void answer(struct talk *t, struct str entry) {
 
 static void converse(struct talk *t) {
   struct buffer entry = {0};
-  for (bool more = true; more; entry.length = 0) {
+  for (bool more = true; more && !ferror(stdout); entry.length = 0) {
     if (t->terminal) generate_arm_interrupt();
     if (!read_entry(t, &entry)) break;
     struct str text = str_trim(buffer_str(&entry));

@@ -8,6 +8,8 @@
 // failed (one line on stderr says why), 2 called wrongly.
 #pragma once
 
+#include <stdio.h>
+
 #include "base/base.h"
 #include "engine/engine.h"
 #include "kernel/kernel.h"
@@ -33,6 +35,7 @@ struct cli_command {
   const char *example;  // whole lines, each a command that works
   int (*run)(const struct cli_command *self, int argc,
              char **argv);  // argv[0] is the command's name
+  const char *notes;        // more for --help: whole lines, or NULL
 };
 
 // Options may stand anywhere; what is left over goes to positional[], at most `most` of them, "--"
@@ -44,7 +47,13 @@ struct cli_parsed {
 };
 int cli_parse(const struct cli_command *self, const struct cli_option *options, int fewest,
               int most, int argc, char **argv, struct cli_parsed *out);
-int cli_fail(const struct error *e);  // prints "motley: text" and returns 1
+bool cli_output_check(struct error *e);  // flushes stdout; false when some of it was lost
+int cli_fail(const struct error *e);     // prints "motley: text" and returns 1
+// Prints "motley NAME: text" and how to get help; returns 2.
+int cli_misuse(const struct cli_command *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// Prints the text with "motley COMMAND" in it as this program was called: "build/motley COMMAND".
+void cli_advise(FILE *file, const char *text);
 
 // ---- a model ready to generate, as run, bench and up need it.
 

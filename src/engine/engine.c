@@ -152,8 +152,7 @@ static struct engine_stream *refuse(struct engine *en) {
 // Checks and copies without the lock: only the queueing itself keeps the engine waiting.
 struct engine_stream *engine_submit(struct engine *en, const struct engine_request *request,
                                     void (*notify)(void *context), void *context, struct error *e) {
-  if (!engine_request_check(request, en->limits.context, en->backend.vocabulary, e))
-    return refuse(en);
+  if (!engine_request_check(request, en->limits.context, &en->backend, e)) return refuse(en);
   struct sequence *s = engine_sequence_new(request, en->limits.context);
   struct engine_stream *stream = memory_new(sizeof *stream);
   stream->engine = en;

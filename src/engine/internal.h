@@ -27,7 +27,7 @@ struct engine_backend {
   int vocabulary, positions;  // token ids are below the first; sequences no longer than the second
   int layers, kv_heads, head_dim;
   size_t page_bytes;          // of one page of KERNEL_PAGE_TOKENS positions, a multiple of 64
-  uint64_t memory_available;  // bytes the cache may be sized by when the options do not say
+  uint64_t memory_available;  // bytes that bound the cache, and size it by default; 0 = unknown
   // model_forward's contract.
   void (*forward)(void *context, const struct kernel_cache *cache, const struct model_batch *batch,
                   float *logits);
@@ -110,8 +110,9 @@ void engine_sampler_clear(struct sampler *s);
 // greedy. False: the logits are no numbers one can choose by; *e names the token.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e);
-bool engine_request_check(const struct engine_request *r, int context, int vocabulary,
-                          struct error *e);
+// context: the engine's, which may be less than the backend's positions.
+bool engine_request_check(const struct engine_request *r, int context,
+                          const struct engine_backend *backend, struct error *e);
 
 // ---------------------------------------------------------------------------------------- text
 

@@ -55,6 +55,15 @@ static uint64_t default_cache_bytes(const struct engine_backend *b, int context,
   return bytes < most ? bytes : most;
 }
 
+// The kernel would promise more memory than there is, and kill the program when it is used.
+static bool check_memory(const struct engine_backend *b, uint64_t bytes, struct error *e) {
+  if (!b->memory_available || bytes <= b->memory_available) return true;
+  return error_set(e, ERROR_MEMORY,
+                   "a KV cache of %.1f MiB was asked for, but only %.1f MiB of memory are free; "
+                   "lower the engine option cache_bytes",
+                   (double)bytes / (1 << 20), (double)b->memory_available / (1 << 20));
+}
+
 // A context that was asked for must fit the cache; the model's own is cut down to it.
 bool engine_limits_resolve(const struct engine_backend *b, const struct engine_options *o,
                            struct engine_limits *out, struct error *e) {
@@ -66,6 +75,7 @@ bool engine_limits_resolve(const struct engine_backend *b, const struct engine_o
                      o->context, b->positions);
   l.context = o->context ? o->context : b->positions;
   uint64_t bytes = o->cache_bytes ? o->cache_bytes : default_cache_bytes(b, l.context, l.sequences);
+  if (!check_memory(b, bytes, e)) return false;
   uint64_t pages = bytes / b->page_bytes;
   l.pages = pages < PAGES_MAX ? (int)pages : PAGES_MAX;
   uint64_t wanted = pages_for((uint64_t)(o->context ? o->context : 2));

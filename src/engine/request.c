@@ -99,13 +99,16 @@ static bool check_stops(const struct engine_request *r, struct error *e) {
 }
 
 // One place of the context is kept, so that there is something to generate.
-static bool check_lengths(const struct engine_request *r, int context, struct error *e) {
+static bool check_lengths(const struct engine_request *r, int context, int positions,
+                          struct error *e) {
   if (r->prompt_count < 1) return error_set(e, ERROR_INPUT, "prompt: no tokens; send at least one");
   if (r->prompt_count >= context)
     return error_set(e, ERROR_INPUT,
                      "prompt: %d tokens do not fit the context of %d (one is kept for the answer); "
-                     "shorten it or start with a larger context",
-                     r->prompt_count, context);
+                     "shorten it%s",
+                     r->prompt_count, context,
+                     context < positions ? " or start with a larger context"
+                                         : ": the model has no longer context");
   if (r->max_tokens < 0)
     return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more",
                      r->max_tokens);
@@ -116,9 +119,10 @@ static bool check_lengths(const struct engine_request *r, int context, struct er
   return true;
 }
 
-bool engine_request_check(const struct engine_request *r, int context, int vocabulary,
-                          struct error *e) {
-  return check_lengths(r, context, e) &&
+bool engine_request_check(const struct engine_request *r, int context,
+                          const struct engine_backend *backend, struct error *e) {
+  int vocabulary = backend->vocabulary;
+  return check_lengths(r, context, backend->positions, e) &&
          check_ids("prompt", r->prompt, r->prompt_count, vocabulary, e) &&
          check_numbers(&r->sampling, e) && check_bias(&r->sampling, vocabulary, e) &&
          check_stops(r, e);

@@ -58,6 +58,7 @@ struct store_job {
   const float *k, *v;
 };
 
+// Values are one run; keys go to the same slot of every dimension's run of 16.
 static void store_token(const struct store_job *j, const struct kernel_span *s, int64_t i) {
   const struct kernel_cache *c = j->cache;
   int64_t position = s->position + i, slot = position % KERNEL_PAGE_TOKENS;
@@ -67,12 +68,13 @@ static void store_token(const struct store_job *j, const struct kernel_span *s, 
     int64_t row = ((s->first + i) * c->kv_heads + h) * c->head_dim;
     uint16_t *keys = (uint16_t *)(page + head_offset(c, j->layer, h));
     uint16_t *values = keys + block_bytes(c) / sizeof *keys + slot * c->head_dim;
-    j->leaves->to_f16(j->v + row, c->head_dim, values);
-    j->leaves->to_f16(j->k + row, c->head_dim, rounded);
+    j->leaves->rows->to_f16(j->v + row, c->head_dim, values);
+    j->leaves->rows->to_f16(j->k + row, c->head_dim, rounded);
     for (int d = 0; d < c->head_dim; d++) keys[d * KERNEL_PAGE_TOKENS + slot] = rounded[d];
   }
 }
 
+// Shares begin at multiples of a page, so that two threads seldom write one cache line.
 static void store_tokens(void *context, int index, int count) {
   const struct store_job *j = context;
   int64_t begin, end, base = 0;
@@ -84,6 +86,7 @@ static void store_tokens(void *context, int index, int count) {
   }
 }
 
+// A page's worth of tokens or less is done before another thread would wake up.
 void kernel_cache_store(struct kernel_context *c, const struct kernel_cache *cache, int layer,
                         const struct kernel_span *spans, int span_count, const float *k,
                         const float *v) {
@@ -159,10 +162,13 @@ static int64_t row_of(const struct attention_job *j, const struct tile *t, int t
 static void load_queries(const struct attention_job *j, const struct tile *t, float *q) {
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++)
-    j->context->leaves->scale(j->q + row_of(j, t, i / t->heads) + i % t->heads * head_dim, j->scale,
-                              head_dim, q + i * QUERY_STRIDE);
+    j->context->leaves->rows->scale(j->q + row_of(j, t, i / t->heads) + i % t->heads * head_dim,
+                                    j->scale, head_dim, q + i * QUERY_STRIDE);
 }
 
+// The tile against one segment.  Its first token sees the fewest keys: up to there the whole tile
+// adds values together, beyond it each token by itself, so that no weight of zero ever meets a
+// value that is not there.
 static void attend_segment(const struct attention_job *j, const struct tile *t, int segment,
                            const struct tile_scratch *s, struct piece into) {
   const struct kernel_leaves *leaves = j->context->leaves;
@@ -170,20 +176,20 @@ static void attend_segment(const struct attention_job *j, const struct tile *t, 
   struct kv_view view = {c->base + head_offset(c, j->layer, t->kv_head), c->page_bytes,
                          t->span->pages, c->head_dim};
   int first = segment * SEGMENT_TOKENS, n = t->heads, common = keys_seen(t, 0, first);
-  leaves->attention_scores(&view, first, keys_seen(t, t->tokens - 1, first), s->q, t->tokens * n,
-                           s->scores);
+  leaves->attention->scores(&view, first, keys_seen(t, t->tokens - 1, first), s->q, t->tokens * n,
+                            s->scores);
   for (int i = 0; i < t->tokens * n; i++) {
     int keys = keys_seen(t, i / n, first);
     if (keys)
-      leaves->attention_softmax(s->scores + (size_t)i * SEGMENT_TOKENS, keys, &into.maximum[i],
-                                &into.sum[i]);
+      leaves->rows->softmax(s->scores + (size_t)i * SEGMENT_TOKENS, keys, &into.maximum[i],
+                            &into.sum[i]);
   }
   view.base += block_bytes(c);
-  leaves->attention_values(&view, first, 0, common, s->scores, t->tokens * n, false, into.out);
+  leaves->attention->values(&view, first, 0, common, s->scores, t->tokens * n, false, into.out);
   for (int i = 1; i < t->tokens; i++)  // what later tokens see beyond the tile's first one
-    leaves->attention_values(&view, first, common, keys_seen(t, i, first),
-                             s->scores + (size_t)i * (size_t)n * SEGMENT_TOKENS, n, true,
-                             into.out + i * n * c->head_dim);
+    leaves->attention->values(&view, first, common, keys_seen(t, i, first),
+                              s->scores + (size_t)i * (size_t)n * SEGMENT_TOKENS, n, true,
+                              into.out + i * n * c->head_dim);
 }
 
 // Adds the piece of `segment` to what the segments before it gave.
@@ -194,7 +200,8 @@ static void merge(const struct attention_job *j, const struct tile *t, int segme
     if (!keys_seen(t, i / t->heads, segment * SEGMENT_TOKENS)) continue;
     float m = into.maximum[i] > from.maximum[i] ? into.maximum[i] : from.maximum[i];
     float a = expf(into.maximum[i] - m), b = expf(from.maximum[i] - m);
-    j->context->leaves->blend(into.out + i * head_dim, a, from.out + i * head_dim, b, head_dim);
+    j->context->leaves->rows->blend(into.out + i * head_dim, a, from.out + i * head_dim, b,
+                                    head_dim);
     into.sum[i] = into.sum[i] * a + from.sum[i] * b;
     into.maximum[i] = m;
   }
@@ -203,10 +210,11 @@ static void merge(const struct attention_job *j, const struct tile *t, int segme
 static void write_out(const struct attention_job *j, const struct tile *t, struct piece p) {
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++)
-    j->context->leaves->scale(p.out + i * head_dim, 1 / p.sum[i], head_dim,
-                              j->out + row_of(j, t, i / t->heads) + i % t->heads * head_dim);
+    j->context->leaves->rows->scale(p.out + i * head_dim, 1 / p.sum[i], head_dim,
+                                    j->out + row_of(j, t, i / t->heads) + i % t->heads * head_dim);
 }
 
+// A whole tile from left to right; scratch: what is merged so far, the next piece, queries, scores.
 static void attend_tile(const struct attention_job *j, const struct tile *t, float *memory) {
   size_t piece = piece_floats(j->cache->head_dim);
   struct piece all = piece_at(memory), next = piece_at(memory + piece);
@@ -306,6 +314,8 @@ static bool choose_split(const struct attention_job *j) {
          j->context->threads > 1 && bytes <= j->context->shared_bytes;
 }
 
+// Deciding about the split reads shapes only, and both ways merge the same pieces in the same
+// order.
 void kernel_attention(struct kernel_context *c, const struct kernel_cache *cache, int layer,
                       const struct kernel_span *spans, int span_count, const float *q, int heads,
                       float scale, float *out) {

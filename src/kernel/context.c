@@ -71,6 +71,7 @@ static const struct kernel_leaves *leaves_of(enum kernel_isa isa) {
   return isa == KERNEL_ISA_PORTABLE ? &kernel_leaves_portable : NULL;
 }
 
+// What the user names must be there; left to us, the widest that is there.
 static const struct kernel_leaves *choose_leaves(enum kernel_isa isa, struct error *e) {
   if (isa != KERNEL_ISA_AUTO) {
     const struct kernel_leaves *named = leaves_of(isa);
@@ -100,6 +101,7 @@ static size_t thread_bytes(void) {
   return product > attention ? product : attention;
 }
 
+// Thread scratch has its final size from the start; shared scratch gets room for small batches.
 struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa, struct error *e) {
   const struct kernel_leaves *leaves = choose_leaves(isa, e);
   if (!leaves) return NULL;
@@ -147,6 +149,7 @@ static size_t attention_bytes(const struct kernel_context *k, int64_t context) {
   return bytes < ATTENTION_BYTES_MAX ? bytes : ATTENTION_BYTES_MAX;
 }
 
+// Shared scratch serves products and attention in turn, hence the larger of the two wishes.
 bool kernel_context_reserve(struct kernel_context *k, int tokens, int64_t columns, int64_t context,
                             struct error *e) {
   size_t token_bytes = 0;

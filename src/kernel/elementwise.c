@@ -27,6 +27,7 @@ struct row_job {
   int heads;
 };
 
+// Small batches stay with the caller.
 static void run(struct kernel_context *k, pool_function *function, struct row_job *j,
                 int64_t elements) {
   j->leaves = k->leaves;
@@ -41,8 +42,8 @@ static void norm_rows(void *context, int index, int count) {
   int64_t begin, end;
   pool_share(j->items, 1, index, count, &begin, &end);
   for (int64_t t = begin; t < end; t++)
-    j->leaves->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
-                        j->out + t * j->columns);
+    j->leaves->rows->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
+                              j->out + t * j->columns);
 }
 
 void kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
@@ -56,7 +57,7 @@ static void silu_run(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
-  j->leaves->silu_multiply(j->out + begin, j->y + begin, end - begin);
+  j->leaves->rows->silu_multiply(j->out + begin, j->y + begin, end - begin);
 }
 
 void kernel_silu_multiply(struct kernel_context *k, float *gate, const float *up, int64_t n) {
@@ -68,7 +69,7 @@ static void add_run(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, RUN_GRAIN, index, count, &begin, &end);
-  j->leaves->add(j->out + begin, j->y + begin, end - begin);
+  j->leaves->rows->add(j->out + begin, j->y + begin, end - begin);
 }
 
 void kernel_add(struct kernel_context *k, float *x, const float *y, int64_t n) {
@@ -80,7 +81,8 @@ static void bias_rows(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, 1, index, count, &begin, &end);
-  for (int64_t t = begin; t < end; t++) j->leaves->add(j->out + t * j->columns, j->y, j->columns);
+  for (int64_t t = begin; t < end; t++)
+    j->leaves->rows->add(j->out + t * j->columns, j->y, j->columns);
 }
 
 void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int tokens,
@@ -106,6 +108,7 @@ static void rope_lay_out(struct kernel_context *k, const struct kernel_rope *rop
   table->positions = (int32_t *)(table->sine + half * (size_t)table->tokens);
 }
 
+// The table is found by the values it was made from, so a caller may reuse its arrays for others.
 static bool rope_is_current(const struct rope_table *table, const struct kernel_rope *rope,
                             const int32_t *positions, int tokens) {
   return table->half == rope->rotated / 2 && table->tokens == tokens &&
@@ -115,6 +118,7 @@ static bool rope_is_current(const struct rope_table *table, const struct kernel_
          !memcmp(table->positions, positions, (size_t)tokens * sizeof *positions);
 }
 
+// The angle is rounded to f32 before its sine is taken, as llama.cpp does.
 static void fill_angles(void *context, int index, int count) {
   const struct rope_table *table = context;
   int64_t begin, end;
@@ -140,6 +144,7 @@ static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rop
     fill_angles(&k->rope, 0, 1);
 }
 
+// All heads of a token turn by the same angles.
 static void rotate_rows(void *context, int index, int count) {
   const struct row_job *j = context;
   int half = j->rope->half;
@@ -147,10 +152,11 @@ static void rotate_rows(void *context, int index, int count) {
   pool_share(j->items, 1, index, count, &begin, &end);
   for (int64_t t = begin; t < end; t++)
     for (int h = 0; h < j->heads; h++)
-      j->leaves->rotate(j->out + (t * j->heads + h) * j->columns, j->rope->cosine + t * half,
-                        j->rope->sine + t * half, half);
+      j->leaves->rows->rotate(j->out + (t * j->heads + h) * j->columns, j->rope->cosine + t * half,
+                              j->rope->sine + t * half, half);
 }
 
+// In runs of as many tokens as the table holds: all of them after kernel_context_reserve.
 void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,
                        const int32_t *positions, int tokens, int heads, int head_dim, float *x) {
   for (int done = 0; rope->rotated >= 2 && done < tokens; done += k->rope.tokens) {

@@ -78,6 +78,7 @@ static void embed_tokens(void *context, int index, int count) {
     readers[j->dtype](j->table + (size_t)j->ids[t] * row_bytes, j->columns, j->y + t * j->columns);
 }
 
+// A few rows are not worth waking the team.
 void kernel_embed(struct kernel_context *k, enum kernel_dtype dtype, int64_t columns,
                   const void *table, const int32_t *ids, int tokens, float *y) {
   struct embed_job job = {dtype, columns, table, ids, tokens, y};

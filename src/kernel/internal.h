@@ -93,35 +93,50 @@ struct kv_view {
   int head_dim;
 };
 
-// A leaf never looks at the pool, at the context or at another thread's data.  Whatever it computes
-// for one element is the same for every value of `tokens`, `groups`, `queries` and so on.
-struct kernel_leaves {
-  enum kernel_isa isa;
-  int few_tokens;  // up to so many tokens `few` wins, which reads packed weights without a panel
-  void (*convert[OPERANDS])(const float *x, int64_t columns, void *out);  // NULL: x itself is used
-  bool bf16_native;  // OPERAND_BF16 is uint16_t
-  product_function *few[KERNEL_DTYPES];
-  product_function *many[KERNEL_DTYPES];
+// ---- The leaves.  One never looks at the pool, at the context or at another thread's data.
+// Whatever it computes for one element is the same for every value of `tokens`, `groups`, `queries`
+// and so on.
+
+// How weights of one type meet the tokens.
+struct product_leaf {
+  product_function *few;   // from packed weights; NULL: always goes through panels
+  product_function *many;  // from a panel
   // One group's columns [first, first + columns) to panel form; NULL: packed is panel form.
-  void (*unpack[KERNEL_DTYPES])(const uint8_t *group, int64_t pack_columns, int64_t first,
-                                int64_t columns, uint8_t *panel);
+  void (*unpack)(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                 uint8_t *panel);
+};
+
+struct attention_leaves {
   // scores[queries][SEGMENT_TOKENS], columns 0..keys rounded up to a page, = q · k.
   // q is [queries][QUERY_STRIDE]; first is a multiple of 16.
-  void (*attention_scores)(const struct kv_view *k, int first, int keys, const float *q,
-                           int queries, float *scores);
-  // p[0..keys) = exp(p - max p); returns the maximum and the sum.  keys >= 1.
-  void (*attention_softmax)(float *p, int keys, float *maximum, float *sum);
+  void (*scores)(const struct kv_view *k, int first, int keys, const float *q, int queries,
+                 float *scores);
   // out[queries][head_dim] = or += Σ p[queries][j] v[first + j], j in [from, to), in that order.
-  void (*attention_values)(const struct kv_view *v, int first, int from, int to, const float *p,
-                           int queries, bool add, float *out);
-  void (*scale)(const float *x, float a, int n, float *y);  // y = x * a; x may be y
-  // into = into * a + from * b, elementwise
-  void (*blend)(float *into, float a, const float *from, float b, int n);
+  void (*values)(const struct kv_view *v, int first, int from, int to, const float *p, int queries,
+                 bool add, float *out);
+};
+
+struct row_leaves {
+  void (*convert[OPERANDS])(const float *x, int64_t columns, void *out);  // NULL: x itself is used
+  // p[0..keys) = exp(p - max p); gives the maximum and the sum.  keys >= 1.
+  void (*softmax)(float *p, int keys, float *maximum, float *sum);
+  void (*scale)(const float *x, float a, int n, float *y);                 // y = x * a; x may be y
+  void (*blend)(float *into, float a, const float *from, float b, int n);  // into*a + from*b
   void (*to_f16)(const float *x, int n, uint16_t *out);
   void (*rms_norm)(const float *x, const float *weight, float epsilon, int columns, float *y);
   void (*rotate)(float *x, const float *cosine, const float *sine, int pairs);
   void (*silu_multiply)(float *gate, const float *up, int64_t n);
   void (*add)(float *x, const float *y, int64_t n);
+};
+
+// An instruction set.
+struct kernel_leaves {
+  enum kernel_isa isa;
+  int few_tokens;    // up to so many tokens `few` beats `many`; 0 where there is no `few`
+  bool bf16_native;  // OPERAND_BF16 is uint16_t
+  const struct product_leaf *product[KERNEL_DTYPES];
+  const struct attention_leaves *attention;
+  const struct row_leaves *rows;
 };
 
 extern const struct kernel_leaves kernel_leaves_portable;

@@ -66,10 +66,12 @@ void kernel_weight_clear(struct kernel_weight *w);
 
 // y_i[tokens, rows_i] = x[tokens, columns] · W_iᵀ for each of `count` weights that share the input
 // (q,k,v or gate,up).  The input is brought to the weight's companion format first, as llama.cpp
-// does, so that results compare: f32 → f32; f16 → rounded to f16; bf16 → rounded to bf16; Q4_0,
-// Q4_1, Q8_0 → blocks of 32 int8 with d = max|x|/127 kept as f16 and q = round-half-away(x *
-// (127/max|x|)).  Integer products are exact; per block the f32 accumulator takes one fused step,
-// blocks in ascending order.
+// does on x86, so that results compare: f32 → f32; f16 → rounded to f16; bf16 → rounded to bf16;
+// Q4_0, Q4_1, Q8_0 → blocks of 32 int8 with d = max|x|/127 kept as f16 and
+// q = x * (127/max|x|) rounded to nearest, ties to even.  Q4_1's minimum meets s = d * sum(q), with
+// d before it was rounded, kept as f16.
+// Integer products are exact; per block the f32 accumulator takes one fused step (two for Q4_1),
+// blocks in ascending order: the quantised types give the same bits on every instruction set.
 void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *weights, int count,
                    const float *x, int tokens, float *const *y);
 

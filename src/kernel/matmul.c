@@ -58,12 +58,13 @@ static void place_operands(const struct matmul_job *j, uint8_t *memory, uint8_t 
 
 static void convert_token(const struct matmul_job *j, enum kernel_operand o, const float *x,
                           uint8_t *row) {
-  if (j->k->leaves->convert[o])
-    j->k->leaves->convert[o](x, j->columns, row);
+  if (j->k->leaves->rows->convert[o])
+    j->k->leaves->rows->convert[o](x, j->columns, row);
   else
     memcpy(row, x, (size_t)j->columns * sizeof *x);
 }
 
+// Tokens [begin, end) in every format that some weight wants.
 static void convert_tokens(const struct matmul_job *j, int64_t begin, int64_t end,
                            uint8_t *const *rows) {
   for (int o = 0; o < OPERANDS; o++) {
@@ -123,6 +124,7 @@ static int64_t groups_of(const struct kernel_weight *w) {
   return kernel_round_up(w->rows, GROUP_ROWS) / GROUP_ROWS;
 }
 
+// The groups of all weights are one line; a thread takes a run of it.
 static void multiply_few(void *context, int index, int count) {
   const struct matmul_job *j = context;
   struct operands x = find_operands(j, kernel_thread_scratch(j->k, index));
@@ -134,7 +136,7 @@ static void multiply_few(void *context, int index, int count) {
     int64_t to = kernel_min(end - base, groups_of(j->weights[w]));
     if (from >= to) continue;
     struct product p = product_of(j, &x, w, from, to - from, 0, j->tokens);
-    j->k->leaves->few[j->weights[w]->dtype](&p);
+    j->k->leaves->product[j->weights[w]->dtype]->few(&p);
   }
 }
 
@@ -155,11 +157,11 @@ static size_t operand_offset(const struct kernel_leaves *leaves, enum kernel_ope
 static void multiply_piece(const struct kernel_leaves *leaves, enum kernel_dtype t,
                            struct product p, int64_t first, int64_t columns, uint8_t *panel) {
   enum kernel_operand o = kernel_operand_of(t);
-  if (leaves->unpack[t]) {
+  if (leaves->product[t]->unpack) {
     size_t stride = panel_bytes(t, columns);
     for (int64_t g = 0; g < p.groups; g++)
-      leaves->unpack[t](p.weights + (size_t)g * p.group_stride, p.pack_columns, first, columns,
-                        panel + (size_t)g * stride);
+      leaves->product[t]->unpack(p.weights + (size_t)g * p.group_stride, p.pack_columns, first,
+                                 columns, panel + (size_t)g * stride);
     p.weights = panel;
     p.group_stride = stride;
   } else {
@@ -168,7 +170,7 @@ static void multiply_piece(const struct kernel_leaves *leaves, enum kernel_dtype
   p.columns = columns;
   p.x += operand_offset(leaves, o, first);
   p.add = first > 0;
-  leaves->many[t](&p);
+  leaves->product[t]->many(&p);
 }
 
 static int64_t piece_of(const struct kernel_weight *w) {
@@ -227,6 +229,7 @@ static void multiply_units(const struct matmul_job *j, const struct operands *x,
   }
 }
 
+// The units of all weights are one line; a thread takes a run of it.
 static void multiply_many(void *context, int index, int count) {
   const struct matmul_job *j = context;
   struct operands x = find_operands(j, NULL);
@@ -250,13 +253,14 @@ static size_t choose_conversions(struct matmul_job *j, int tokens) {
   bool aliases = (size_t)j->columns * sizeof(float) % CACHE_PERIOD == 0;
   size_t bytes = 0;
   for (int o = 0; o < OPERANDS; o++) {
-    bool needed = leaves->convert[o] || (aliases && tokens > leaves->few_tokens);
+    bool needed = leaves->rows->convert[o] || (aliases && tokens > leaves->few_tokens);
     j->converted[o] = j->wanted[o] && needed;
     if (j->converted[o]) bytes += kernel_operand_bytes(o, j->columns);
   }
   return bytes;
 }
 
+// Tokens go in runs that fit into shared scratch: all at once after kernel_context_reserve.
 void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *weights, int count,
                    const float *x, int tokens, float *const *y) {
   struct matmul_job j = {.k = k, .weights = weights, .count = count, .y = y};

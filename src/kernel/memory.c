@@ -28,6 +28,8 @@ struct weight_chunk {
 };
 _Static_assert(sizeof(struct weight_chunk) <= HEADER_BYTES, "the header has its place");
 
+// The mapping is longer by CHUNK_BYTES, to find an aligned start in it; what lies outside the chunk
+// is never touched and takes no memory.
 static struct weight_chunk *new_chunk(size_t bytes, struct error *e) {
   size_t capacity = bytes + HEADER_BYTES > CHUNK_BYTES ? bytes + HEADER_BYTES : CHUNK_BYTES;
   uint8_t *mapping = memory_try_big(capacity + CHUNK_BYTES, "packed weights", e);
@@ -47,6 +49,7 @@ static void drop_chunk(struct weight_chunk *chunk) {
     memory_free_big(chunk->mapping, chunk->mapping_bytes);
 }
 
+// A block that does not fit starts a new chunk; the rest of the old one stays untouched.
 void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e) {
   bytes = (bytes + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES;
   if (!k->chunk || k->chunk->capacity - k->chunk->used < bytes) {

@@ -11,10 +11,11 @@
 
 #include "model/template.h"
 
-// ChatML, for models that bring no template of their own.
+// ChatML, for models that bring no template of their own.  A message that only calls tools has no
+// content.
 static const char fallback_source[] =
     "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + (message['content'] or '') + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 struct chat {

@@ -55,6 +55,18 @@ static bool is_text(struct str start) {
   return true;
 }
 
+// The first words are enough to recognise the file by.
+static bool refuse_text(struct str start, struct error *e) {
+  start = str_trim(start);
+  int length = 0;
+  while (length < 24 && (size_t)length < start.length && isprint((unsigned char)start.data[length]))
+    length++;
+  return error_set(e, ERROR_INPUT,
+                   "it is text that begins \"%.*s%s\", not a model; give a GGUF file, or the name "
+                   "of a pulled model",
+                   length, start.data, (size_t)length < start.length ? "…" : "");
+}
+
 // Marks first: a zip or a pickle may hold text that would fool the later guesses.
 bool model_format_refuse(struct str file, struct error *e) {
   struct str start = {file.data, file.length < 64 ? file.length : 64};
@@ -67,9 +79,7 @@ bool model_format_refuse(struct str file, struct error *e) {
   if (is_html(start))
     return error_set(e, ERROR_INPUT,
                      "it is a web page, not a model: the download went wrong; fetch it again");
-  if (is_text(start))
-    return error_set(e, ERROR_INPUT, "it is text, not a model: it begins \"%s\"",
-                     model_quote(start).text);
+  if (is_text(start)) return refuse_text(start, e);
   return error_set(e, ERROR_UNSUPPORTED,
                    "it is no model file Motley knows (GGUF version 2 or 3, llama2.c .bin)%s",
                    file.length < 28 ? ": it is cut short" : "");

@@ -60,13 +60,14 @@ static void summarise(const struct tensor_table *t, struct str file, const char 
 
 // ---- the two formats
 
-// Binding lives only until the weights are packed.
+// Binding lives only until the weights are packed.  Without a kernel the file is only checked: what
+// a load would refuse is refused, and nothing is packed.
 static bool load(struct model *m, const struct tensor_table *t, const struct llama_settings *s,
                  struct kernel_context *kernel, bool mapped, struct error *e) {
   struct arena arena = {0};
   struct llama_binding binding;
   bool done = model_llama_bind(t, s, &arena, &binding, e) &&
-              model_llama_load(&m->llama, s, &binding, kernel, mapped, e);
+              (!kernel || model_llama_load(&m->llama, s, &binding, kernel, mapped, e));
   arena_clear(&arena);
   return done;
 }
@@ -174,6 +175,17 @@ struct model *model_open(const char *path, const struct model_options *options,
   else
     file_map_close(&map);
   return m;
+}
+
+bool model_check(const char *path, const struct model_options *options, struct error *e) {
+  struct file_map map = {0};
+  if (!file_map_open(&map, path, e)) return false;
+  struct model *m = memory_new(sizeof *m);
+  bool good =
+      open_any(m, (struct str){(const char *)map.data, map.length}, true, path, options, NULL, e);
+  model_free(m);
+  file_map_close(&map);
+  return good;
 }
 
 void model_free(struct model *m) {

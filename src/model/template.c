@@ -21,6 +21,7 @@ int template_shown(struct str s) {
   return (int)length;
 }
 
+// Returns false, for `return template_syntax_error(…)`.
 bool template_syntax_error(struct error *e, uint32_t line, const char *format, ...) {
   char text[ERROR_TEXT_MAX];
   va_list arguments;
@@ -30,6 +31,7 @@ bool template_syntax_error(struct error *e, uint32_t line, const char *format, .
   return error_set(e, ERROR_INPUT, "chat template line %u: %s", line, text);
 }
 
+// Only the first failure is told: what fails after it fails because of it.
 struct value template_fail(struct render *r, enum error_kind kind, const char *format, ...) {
   struct value nothing = {.kind = VALUE_UNDEFINED, .why = UNDEFINED_SENTENCE};
   if (r->failed) return nothing;
@@ -45,6 +47,7 @@ struct value template_fail(struct render *r, enum error_kind kind, const char *f
 
 // ---- bounds
 
+// The one place where depth and steps are counted; whoever enters must do r->depth-- on leaving.
 bool template_enter(struct render *r) {
   if (r->failed) return false;
   if (r->depth >= r->limits.depth)
@@ -59,12 +62,13 @@ bool template_enter(struct render *r) {
   return true;
 }
 
-bool template_charge(struct render *r, size_t bytes) {
+void template_charge(struct render *r, size_t bytes) {
   size_t steps = bytes / BYTES_PER_STEP;
-  r->steps = steps < r->limits.steps - r->steps ? r->steps + (uint32_t)steps : r->limits.steps;
-  return !r->failed;
+  bool fits = steps < r->limits.steps - r->steps;
+  r->steps = fits ? r->steps + (uint32_t)steps : r->limits.steps;
 }
 
+// Every byte a rendering keeps comes from here, so the limit holds whatever a template builds.
 void *template_allocate(struct render *r, size_t size) {
   if (r->failed) return NULL;
   if (size > r->limits.memory - r->memory) {
@@ -77,6 +81,7 @@ void *template_allocate(struct render *r, size_t size) {
 
 // ---- parsing
 
+// \r\n and \r become \n, and one newline at the very end goes away.
 static struct str normalise_newlines(struct arena *a, struct str source) {
   char *copy = arena_new(a, source.length + 1);
   size_t length = 0;
@@ -88,6 +93,7 @@ static struct str normalise_newlines(struct arena *a, struct str source) {
   return (struct str){copy, length};
 }
 
+// Everything behind this may take the text for UTF-8.
 static bool check_source(struct str source, struct error *e) {
   uint32_t line = 1;
   if (source.length > SOURCE_MAX)
@@ -102,6 +108,7 @@ static bool check_source(struct str source, struct error *e) {
   return true;
 }
 
+// The tokens live only as long as the parser; what the tree keeps of them borrows from t->source.
 struct template *template_parse(struct str source, struct error *e) {
   if (!check_source(source, e)) return NULL;
   struct template *t = memory_new(sizeof *t);
@@ -143,6 +150,7 @@ static void set_globals(struct render *r, const json_t *variables) {
   }
 }
 
+// All values die with the arena at the end; only text leaves.
 bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
                             const struct template_limits *limits, struct buffer *out,
                             struct error *e) {

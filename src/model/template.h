@@ -13,15 +13,18 @@
 #include "base/base.h"
 
 struct template;
+// Parses the source, UTF-8 of at most 1 MiB, which need not outlive the call.  NULL with
+// ERROR_INPUT, "chat template line N: …", when it is no template.
 struct template *template_parse(struct str source, struct error *e);
 void template_free(struct template *t);
 
 #define TEMPLATE_OUTPUT_MAX (16u << 20)  // bytes
 #define TEMPLATE_STEPS_MAX 5000000       // evaluated nodes
-#define TEMPLATE_DEPTH_MAX 128           // nesting of expressions, blocks and macros
+#define TEMPLATE_DEPTH_MAX 128           // nesting of expressions and blocks in the source
 
-// variables: a JSON object: messages, tools, add_generation_prompt, bos_token, eos_token, …
-// Borrowed. now_ms: wall time for strftime_now.  raise_exception('text') in the template becomes
-// ERROR_INPUT with that text.  Appends to *out; on failure *out is as it was.
+// variables: a JSON object: messages, tools, add_generation_prompt, bos_token, eos_token, …;
+// borrowed.  now_ms: wall time for strftime_now, which tells the local time.
+// raise_exception('text') in the template becomes ERROR_INPUT with that text.
+// Appends to *out; on failure *out is as it was.
 bool template_render(const struct template *t, const json_t *variables, uint64_t now_ms,
                      struct buffer *out, struct error *e);

@@ -76,6 +76,7 @@ static struct value call_unbound(struct render *r, const struct builtin *b,
   return b->run(r, &all);
 }
 
+// `what` (filter, test, function) is for the messages; self is NULL for a plain function.
 struct value template_call_builtin(struct render *r, const struct builtin *b,
                                    const struct value *self, const struct arguments *a,
                                    const char *what) {
@@ -83,27 +84,6 @@ struct value template_call_builtin(struct render *r, const struct builtin *b,
   struct value bound[PARAMETERS_MAX];
   if (!bind_arguments(r, b, self, a, what, bound)) return value_none();
   return b->run(r, &(struct arguments){.values = bound, .count = PARAMETERS_MAX});
-}
-
-struct value template_call(struct render *r, struct value callee, const struct arguments *a) {
-  switch (callee.kind) {
-    case VALUE_FUNCTION: {
-      const struct function *f = callee.function;
-      return template_call_builtin(r, f->builtin, value_given(f->self) ? &f->self : NULL, a,
-                                   "function");
-    }
-    case VALUE_MACRO: return template_call_macro(r, callee.macro, a);
-    case VALUE_LOOP: return template_call_loop(r, callee.loop, a);
-    case VALUE_JOINER: {
-      bool first = !callee.joiner->used;
-      callee.joiner->used = true;
-      return first ? value_string(STR("")) : callee.joiner->separator;
-    }
-    case VALUE_UNDEFINED: return template_use_undefined(r, callee);
-    default:
-      return template_fail(r, ERROR_INPUT, "'%s' object is not callable",
-                           template_kind_name(callee));
-  }
 }
 
 // ---- macros
@@ -115,19 +95,21 @@ static const struct value *named_argument(const struct render *r, const struct a
   return NULL;
 }
 
-// The macro's parameter number i: by position, by name, its default, or undefined.  Defaults see
-// the parameters before them.
-static void bind_parameter(struct render *r, const struct closure *c, uint32_t i,
-                           const struct arguments *a) {
-  const struct parameter *parameter = &c->parameters[i];
-  const struct value *named =
-      i < a->count ? &a->values[i] : named_argument(r, a, parameter->symbol);
-  struct value v = value_undefined(UNDEFINED_PARAMETER, r->t->symbols[parameter->symbol]);
-  if (named)
-    v = *named;
-  else if (parameter->otherwise)
-    v = template_evaluate(r, parameter->otherwise);
-  template_bind(r, parameter->symbol, v);
+// First all parameters get what was given, by position or by name, or are undefined; then defaults
+// are evaluated in order.  So a default sees every argument, and of the other defaults those
+// before.
+static void bind_parameters(struct render *r, const struct closure *c, const struct arguments *a) {
+  for (uint32_t i = 0; i < c->count && !r->failed; i++) {
+    uint32_t symbol = c->parameters[i].symbol;
+    const struct value *given = i < a->count ? &a->values[i] : named_argument(r, a, symbol);
+    template_bind(r, symbol,
+                  given ? *given : value_undefined(UNDEFINED_PARAMETER, r->t->symbols[symbol]));
+  }
+  for (uint32_t i = 0; i < c->count && !r->failed; i++) {
+    const struct parameter *parameter = &c->parameters[i];
+    if (!parameter->otherwise || i < a->count || named_argument(r, a, parameter->symbol)) continue;
+    template_bind(r, parameter->symbol, template_evaluate(r, parameter->otherwise));
+  }
 }
 
 static bool is_parameter(const struct render *r, const struct closure *c, struct str name,
@@ -137,6 +119,8 @@ static bool is_parameter(const struct render *r, const struct closure *c, struct
   return false;
 }
 
+// Surplus positional arguments go to `varargs` if the body mentions that name; else they are a
+// mistake.
 static void bind_varargs(struct render *r, const struct closure *c, const struct arguments *a) {
   struct list rest = {0};
   for (size_t i = c->count; i < a->count; i++) template_list_push(r, &rest, a->values[i]);
@@ -167,14 +151,15 @@ static void bind_keywords(struct render *r, const struct closure *c, const struc
                   SHOWN(rest.pairs[0].key.text));
 }
 
-struct value template_call_macro(struct render *r, const struct macro *macro,
-                                 const struct arguments *a) {
+// A macro sees the scope it was written in, not that of its caller.
+static struct value call_macro(struct render *r, const struct macro *macro,
+                               const struct arguments *a) {
   const struct closure *c = macro->definition->closure;
   struct scope *caller_scope = r->scope;
   r->scope = template_scope_new(r, macro->scope);
   if (!r->failed) bind_varargs(r, c, a);
   if (!r->failed) bind_keywords(r, c, a);
-  for (uint32_t i = 0; i < c->count && !r->failed; i++) bind_parameter(r, c, i, a);
+  bind_parameters(r, c, a);
   size_t mark = template_mark(r);
   if (!r->failed) template_execute(r, &c->body);
   r->scope = caller_scope;
@@ -183,6 +168,7 @@ struct value template_call_macro(struct render *r, const struct macro *macro,
 
 // ---- loops
 
+// The filter sees the item in a scope of its own, outside of the body's.
 bool template_loop_fetch(struct render *r, struct loop *loop, struct value *item) {
   const struct node *node = loop->node;
   while (template_next(r, &loop->iterator, item)) {
@@ -198,6 +184,7 @@ bool template_loop_fetch(struct render *r, struct loop *loop, struct value *item
   return false;
 }
 
+// Takes the item that was looked at early, if there is one.
 static bool next_round(struct render *r, struct loop *loop) {
   struct value item = loop->after;
   if (!value_given(item) && !template_loop_fetch(r, loop, &item)) return false;
@@ -241,7 +228,7 @@ enum flow template_execute_for(struct render *r, const struct node *node) {
 }
 
 // loop(items) inside a recursive loop: the text of the loop's body over other items.
-struct value template_call_loop(struct render *r, struct loop *loop, const struct arguments *a) {
+static struct value call_loop(struct render *r, struct loop *loop, const struct arguments *a) {
   if (!loop->node->loop.recursive)
     return template_fail(r, ERROR_INPUT, "loop() needs {%% for … recursive %%}");
   if (a->count != 1)
@@ -249,4 +236,28 @@ struct value template_call_loop(struct render *r, struct loop *loop, const struc
   size_t mark = template_mark(r);
   run_loop(r, loop->node, loop->outer, a->values[0], loop->depth0 + 1);
   return template_take(r, mark);
+}
+
+// ---- what stands in front of parentheses
+
+// Anything that (…) may follow.
+struct value template_call(struct render *r, struct value callee, const struct arguments *a) {
+  switch (callee.kind) {
+    case VALUE_FUNCTION: {
+      const struct function *f = callee.function;
+      return template_call_builtin(r, f->builtin, value_given(f->self) ? &f->self : NULL, a,
+                                   "function");
+    }
+    case VALUE_MACRO: return call_macro(r, callee.macro, a);
+    case VALUE_LOOP: return call_loop(r, callee.loop, a);
+    case VALUE_JOINER: {
+      bool first = !callee.joiner->used;
+      callee.joiner->used = true;
+      return first ? value_string(STR("")) : callee.joiner->separator;
+    }
+    case VALUE_UNDEFINED: return template_use_undefined(r, callee);
+    default:
+      return template_fail(r, ERROR_INPUT, "'%s' object is not callable",
+                           template_kind_name(callee));
+  }
 }

@@ -27,6 +27,7 @@ static struct value *find_binding(struct scope *scope, uint32_t symbol) {
   return NULL;
 }
 
+// Sets a variable of the innermost scope; at the top level, of the array of all symbols.
 void template_bind(struct render *r, uint32_t symbol, struct value v) {
   struct scope *scope = r->scope;
   struct value *there = scope ? find_binding(scope, symbol) : &r->globals[symbol];
@@ -45,6 +46,7 @@ void template_bind(struct render *r, uint32_t symbol, struct value v) {
   scope->bindings[scope->count++] = (struct binding){symbol, v};
 }
 
+// From the innermost scope outwards.  A name that is nowhere is no error yet: only its use is.
 static struct value look_up(struct render *r, uint32_t symbol) {
   for (struct scope *scope = r->scope; scope; scope = scope->outer) {
     struct value *found = find_binding(scope, symbol);
@@ -54,6 +56,7 @@ static struct value look_up(struct render *r, uint32_t symbol) {
   return value_given(v) ? v : value_undefined(UNDEFINED_NAME, r->t->symbols[symbol]);
 }
 
+// a, b = value: any iterable of the right length.
 static void assign_tuple(struct render *r, const struct node *target, struct value v) {
   struct list items = template_collect(r, v);
   if (r->failed) return;
@@ -67,6 +70,7 @@ static void assign_tuple(struct render *r, const struct node *target, struct val
     template_assign(r, target->chain.items.items[i], items.items[i]);
 }
 
+// A name, a tuple of targets, or an attribute of a namespace.
 void template_assign(struct render *r, const struct node *target, struct value v) {
   if (r->failed) return;
   if (target->kind == NODE_NAME) {
@@ -94,6 +98,7 @@ static struct value evaluate_name(struct render *r, const struct node *node) {
   return look_up(r, node->symbol);
 }
 
+// In order; the list is cut short where one fails.
 static struct list evaluate_all(struct render *r, const struct nodes *nodes) {
   struct list l = {.items = template_allocate(r, nodes->count * sizeof *l.items),
                    .capacity = nodes->count};
@@ -109,6 +114,7 @@ static struct value evaluate_list(struct render *r, const struct node *node) {
                              node->kind == NODE_LIST ? VALUE_LIST : VALUE_TUPLE);
 }
 
+// The items of the node are key, value, key, value, …
 static struct value evaluate_dict(struct render *r, const struct node *node) {
   struct dict d = {0};
   const struct nodes *items = &node->chain.items;
@@ -124,6 +130,7 @@ static struct value evaluate_not(struct render *r, const struct node *node) {
   return value_bool(!template_truth(template_evaluate(r, node->operand)));
 }
 
+// 0 - x for whole numbers, so that the smallest one is caught like any overflow.
 static struct value evaluate_sign(struct render *r, const struct node *node) {
   struct value v = template_evaluate(r, node->operand);
   if (v.kind == VALUE_UNDEFINED) return template_use_undefined(r, v);
@@ -145,6 +152,7 @@ static struct value evaluate_logic(struct render *r, const struct node *node) {
   return v;
 }
 
+// From left to right, also for **: so does Jinja.
 static struct value evaluate_arithmetic(struct render *r, const struct node *node) {
   const struct nodes *items = &node->chain.items;
   struct value v = template_evaluate(r, items->items[0]);
@@ -170,9 +178,10 @@ static struct value evaluate_compare(struct render *r, const struct node *node) 
 }
 
 static struct value evaluate_concatenate(struct render *r, const struct node *node) {
-  struct list items = evaluate_all(r, &node->chain.items);
+  const struct nodes *items = &node->chain.items;
   size_t mark = template_mark(r);
-  for (size_t i = 0; i < items.count; i++) template_add_value(r, items.items[i]);
+  for (uint32_t i = 0; i < items->count && !r->failed; i++)
+    template_add_value(r, template_evaluate(r, items->items[i]));
   return template_take(r, mark);
 }
 
@@ -190,6 +199,7 @@ static struct value evaluate_attribute(struct render *r, const struct node *node
   return r->failed ? object : template_get_attribute(r, object, node->attribute.name);
 }
 
+// A slice is no value of its own: it exists only between brackets.
 static struct value evaluate_item(struct render *r, const struct node *node) {
   struct value object = template_evaluate(r, node->item.object);
   const struct node *index = node->item.index;
@@ -204,6 +214,7 @@ static struct value evaluate_item(struct render *r, const struct node *node) {
   return r->failed ? object : template_get_slice(r, object, bounds);
 }
 
+// What the body prints is collected at the end of the output and taken away from there.
 static struct value evaluate_capture(struct render *r, const struct node *node) {
   struct scope *outer = r->scope;
   size_t mark = template_mark(r);
@@ -222,6 +233,7 @@ static struct value evaluate_closure(struct render *r, const struct node *node) 
 
 // ---- calls
 
+// **dict: its keys and values behind the named arguments that were written out.
 static void add_keywords(struct render *r, const struct node *node, struct list *names,
                          struct list *values) {
   struct value more = template_evaluate(r, node);
@@ -382,6 +394,7 @@ static enum flow (*const executors[NODE_KINDS])(struct render *r, const struct n
     [NODE_CONTINUE] = execute_continue,
 };
 
+// FLOW_BREAK and FLOW_CONTINUE travel up to the next loop; a failure stops everything like a break.
 enum flow template_execute(struct render *r, const struct nodes *body) {
   enum flow flow = FLOW_NEXT;
   for (uint32_t i = 0; i < body->count && flow == FLOW_NEXT; i++) {

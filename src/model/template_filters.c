@@ -88,6 +88,7 @@ static struct value filter_safe(struct render *r, const struct arguments *a) {
   return v;
 }
 
+// Escapes even what is marked safe already.
 static struct value filter_forceescape(struct render *r, const struct arguments *a) {
   struct str text = template_string_of(r, a->values[0]).text;
   size_t mark = template_mark(r);
@@ -117,7 +118,8 @@ static struct value filter_title(struct render *r, const struct arguments *a) {
   return template_take(r, mark);
 }
 
-struct value template_format(struct render *r, const struct arguments *a) {
+// Positional values fill %s in order, named ones fill %(name)s.
+static struct value filter_format(struct render *r, const struct arguments *a) {
   struct value text = template_string_of(r, a->values[0]);
   if (a->named_count && a->count > 1)
     return template_fail(r, ERROR_INPUT, "format takes positional or named values, not both");
@@ -131,6 +133,7 @@ struct value template_format(struct render *r, const struct arguments *a) {
   return template_format_percent(r, text, template_list_value(r, values, VALUE_TUPLE));
 }
 
+// A newline at the end stays, and gives a last, empty line that only `blank` indents.
 static struct value filter_indent(struct render *r, const struct arguments *a) {
   struct value width = a->values[1];
   struct str margin = width.kind == VALUE_STRING ? width.text : STR(" ");
@@ -158,27 +161,33 @@ static struct str first_characters(struct str s, int64_t count) {
   return (struct str){s.data, template_character_offset(s, count < 0 ? 0 : (size_t)count)};
 }
 
-static struct value filter_truncate(struct render *r, const struct arguments *a) {
-  struct str s = template_text_of(r, a->values[0]);
-  int64_t length = template_whole_or(r, a->values[1], 255),
-          leeway = template_whole_or(r, a->values[4], 5);
-  struct str end = value_given(a->values[3]) ? template_text_of(r, a->values[3]) : STR("...");
-  int64_t end_length = (int64_t)template_count_characters(end);
-  if (length < end_length || leeway < 0)
-    return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld",
-                         (long long)end_length);
-  if ((int64_t)template_count_characters(s) <= length + leeway) return a->values[0];
-  struct str kept = first_characters(s, length - end_length);
-  if (!template_truth_or(a->values[2], false)) {
-    const char *space = kept.length ? memrchr(kept.data, ' ', kept.length) : NULL;
-    if (space) kept.length = (size_t)(space - kept.data);
-  }
+// The text up to `length` characters, of which `end` takes some; whole words unless told otherwise.
+static struct value cut_text(struct render *r, struct str s, int64_t length, bool mid_word,
+                             struct str end) {
+  struct str kept = first_characters(s, length - (int64_t)template_count_characters(end));
+  const char *space = kept.length && !mid_word ? memrchr(kept.data, ' ', kept.length) : NULL;
+  if (space) kept.length = (size_t)(space - kept.data);
   size_t mark = template_mark(r);
   template_add(r, kept);
   template_add(r, end);
   return template_take(r, mark);
 }
 
+// Whatever is short enough comes back as it is, of any kind; only longer text is cut.
+static struct value filter_truncate(struct render *r, const struct arguments *a) {
+  int64_t length = template_whole_or(r, a->values[1], 255), has;
+  int64_t leeway = template_whole_or(r, a->values[4], 5);
+  struct str end = value_given(a->values[3]) ? template_text_of(r, a->values[3]) : STR("...");
+  int64_t end_length = (int64_t)template_count_characters(end);
+  if (length < end_length || leeway < 0)
+    return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld",
+                         (long long)end_length);
+  if (template_length(a->values[0], &has) && has <= length + leeway) return a->values[0];
+  struct str s = template_text_of(r, a->values[0]);
+  return cut_text(r, s, length, template_truth_or(a->values[2], false), end);
+}
+
+// Words are runs of letters, digits and underscores.
 static struct value filter_wordcount(struct render *r, const struct arguments *a) {
   struct str s = template_string_of(r, a->values[0]).text;
   int64_t words = 0;
@@ -208,6 +217,7 @@ static void add_quoted(struct render *r, struct value v, bool query) {
   }
 }
 
+// A string is quoted; a dict or a list of pairs becomes a query, k=v&k=v.
 static struct value filter_urlencode(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   size_t mark = template_mark(r);
@@ -230,6 +240,7 @@ static struct value filter_urlencode(struct render *r, const struct arguments *a
   return template_take(r, mark);
 }
 
+//  key="value" for each pair that is neither none nor undefined, with a blank in front of each.
 static struct value filter_xmlattr(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   if (v.kind != VALUE_DICT) return template_fail(r, ERROR_INPUT, "xmlattr needs a dict");
@@ -250,6 +261,7 @@ static struct value filter_xmlattr(struct render *r, const struct arguments *a) 
 
 // ---- JSON
 
+// tojson(separators=(',', ':')).
 static bool take_separators(struct render *r, struct value v, struct json_style *style) {
   if (is_nothing(v)) return true;
   struct list pair = template_collect(r, v);
@@ -261,6 +273,8 @@ static bool take_separators(struct render *r, struct value v, struct json_style 
   return !r->failed;
 }
 
+// Not Jinja's own tojson, which escapes HTML, but the one that chat templates are given:
+// json.dumps.
 static struct value filter_tojson(struct render *r, const struct arguments *a) {
   bool lines = !is_nothing(a->values[2]);
   struct json_style style = {
@@ -285,6 +299,7 @@ static struct value filter_tojson(struct render *r, const struct arguments *a) {
 
 // ---- numbers
 
+// 0 - x for whole numbers, so that the smallest one is caught like any overflow.
 static struct value filter_abs(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   if (!value_is_number(v))
@@ -317,6 +332,7 @@ static bool parse_whole(struct str s, int base, int64_t *out) {
   return *end == 0 && value != INT64_MAX && value != INT64_MIN;
 }
 
+// Numbers, and text that holds one; no infinity and no NaN.
 static bool parse_real(struct value v, double *out) {
   if (value_is_number(v)) {
     *out = value_real(v);
@@ -327,6 +343,7 @@ static bool parse_real(struct value v, double *out) {
   return s.length && str_to_double(s, out);
 }
 
+// '42.9' is read as a float first.  What cannot be read is the default, not an error.
 static struct value filter_int(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   int64_t base = template_whole_or(r, a->values[2], 10), whole;
@@ -359,6 +376,7 @@ static double round_half_even(double d, int precision) {
   return strtod(text, NULL);
 }
 
+// Whole numbers stay whole with the method `common`; ceil and floor always give a float.
 static struct value filter_round(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   int64_t precision = template_whole_or(r, a->values[1], 0);
@@ -395,6 +413,7 @@ static struct value filter_length(struct render *r, const struct arguments *a) {
                        template_kind_name(a->values[0]));
 }
 
+// Only real attributes, never items: {'a': 1}|attr('a') is undefined.
 static struct value filter_attr(struct render *r, const struct arguments *a) {
   struct str name = template_text_of(r, a->values[1]);
   struct value v = a->values[0];
@@ -416,6 +435,7 @@ static struct value filter_first(struct render *r, const struct arguments *a) {
   return value_undefined(UNDEFINED_SENTENCE, STR("no first item, the sequence was empty"));
 }
 
+// A stream cannot be read from its end.
 static struct value filter_last(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   if (v.kind == VALUE_STREAM)
@@ -437,21 +457,20 @@ static struct value filter_items(struct render *r, const struct arguments *a) {
   return stream_of(r, template_collect(r, template_dict_items(r, a)));
 }
 
+// Anything is joined by what it prints as; undefined items give nothing.
 static struct value filter_join(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
   struct str separator =
       value_given(a->values[1]) ? template_string_of(r, a->values[1]).text : STR("");
-  struct list texts = {0};
-  for (size_t i = 0; i < items.count && !r->failed; i++)
-    template_list_push(r, &texts, at_path(r, items.items[i], a->values[2], value_absent()));
   size_t mark = template_mark(r);
-  for (size_t i = 0; i < texts.count && !r->failed; i++) {
+  for (size_t i = 0; i < items.count && !r->failed; i++) {
     if (i) template_add(r, separator);
-    template_add_value(r, texts.items[i]);
+    template_add_value(r, at_path(r, items.items[i], a->values[2], value_absent()));
   }
   return template_take(r, mark);
 }
 
+// Text gives text, anything else a stream.
 static struct value filter_reverse(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   struct list l = template_collect(r, v), reversed = {0};
@@ -465,6 +484,7 @@ static struct value filter_reverse(struct render *r, const struct arguments *a) 
   return v.kind == VALUE_STRING ? template_take(r, mark) : stream_of(r, reversed);
 }
 
+// [1, 2, 3]|batch(2, 'x'): [1, 2], [3, 'x'].
 static struct value filter_batch(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]), batches = {0};
   int64_t size = template_whole_or(r, a->values[1], 1);
@@ -480,6 +500,7 @@ static struct value filter_batch(struct render *r, const struct arguments *a) {
   return stream_of(r, batches);
 }
 
+// [1, 2, 3]|slice(2, 'x'): [1, 2], [3, 'x']: as many columns as asked for, the first ones longer.
 static struct value filter_slice(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]), slices = {0};
   int64_t count = template_whole_or(r, a->values[1], 1);
@@ -510,14 +531,29 @@ static struct list items_of(struct render *r, const struct pair *pairs, size_t c
   return l;
 }
 
+// Jinja sorts by lists of keys, and equal items of lists are never ordered.  So a list whose items
+// all lack the attribute sorts, while undefined keys beside others fail.  A key in a list of its
+// own does the same here; strings and numbers order alike either way.
+static void wrap_unordered(struct render *r, struct pair *pairs, size_t count) {
+  for (size_t i = 0; i < count && !r->failed; i++) {
+    if (pairs[i].key.kind == VALUE_STRING || value_is_number(pairs[i].key)) continue;
+    struct list alone = {0};
+    template_list_push(r, &alone, pairs[i].key);
+    pairs[i].key = list_of(r, alone);
+  }
+}
+
 static struct value filter_sort(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
   struct pair *pairs = keyed(r, items, a->values[3], template_truth_or(a->values[2], false));
+  if (!r->failed) wrap_unordered(r, pairs, items.count);
   if (r->failed) return value_none();
   template_sort(r, pairs, items.count, template_truth_or(a->values[1], false));
   return list_of(r, items_of(r, pairs, items.count));
 }
 
+// Pairs of key and value, by key or by value, capital letters like small ones unless told
+// otherwise.
 static struct value filter_dictsort(struct render *r, const struct arguments *a) {
   struct value v = a->values[0];
   if (v.kind != VALUE_DICT)
@@ -533,6 +569,7 @@ static struct value filter_dictsort(struct render *r, const struct arguments *a)
   return list_of(r, items_of(r, pairs, items.count));
 }
 
+// The first of each; what is the same is asked of a dict, so items must be hashable.
 static struct value filter_unique(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]), kept = {0};
   bool case_sensitive = template_truth_or(a->values[1], false);
@@ -547,6 +584,9 @@ static struct value filter_unique(struct render *r, const struct arguments *a) {
   return stream_of(r, kept);
 }
 
+// Sorted by key first, so equal keys stand together.  A group is the pair (key, items), also
+// reachable as group.grouper and group.list; its key is that of its first item, before letter case
+// was folded.
 static struct value filter_groupby(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]), groups = {0};
   bool case_sensitive = template_truth_or(a->values[3], false);
@@ -570,6 +610,7 @@ static struct value filter_groupby(struct render *r, const struct arguments *a) 
   return list_of(r, groups);
 }
 
+// wanted: -1 for the least, 1 for the greatest; of equal ones the first.
 static struct value extreme(struct render *r, const struct arguments *a, int wanted) {
   struct list items = template_collect(r, a->values[0]);
   struct pair *pairs = keyed(r, items, a->values[2], template_truth_or(a->values[1], false));
@@ -590,6 +631,7 @@ static struct value filter_max(struct render *r, const struct arguments *a) {
   return extreme(r, a, 1);
 }
 
+// By the operator +, so lists can be summed too when `start` is a list.
 static struct value filter_sum(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[0]);
   struct value sum = value_given(a->values[2]) ? a->values[2] : value_int(0);
@@ -628,6 +670,7 @@ static const struct value *named_value(const struct arguments *a, struct str nam
   return NULL;
 }
 
+// map(attribute='a.b', default=…).
 static struct value map_attribute(struct render *r, const struct arguments *a, struct value path) {
   struct list items = collect_if_true(r, a->values[0]), mapped = {0};
   const struct value *otherwise = named_value(a, STR("default"));
@@ -639,6 +682,7 @@ static struct value map_attribute(struct render *r, const struct arguments *a, s
   return stream_of(r, mapped);
 }
 
+// map('upper') applies a filter to each item, map(attribute=…) picks from each.
 static struct value filter_map(struct render *r, const struct arguments *a) {
   const struct value *path = named_value(a, STR("attribute"));
   if (a->count == 1 && path) return map_attribute(r, a, *path);
@@ -703,7 +747,7 @@ static const struct builtin filters[] = {
     {"first", filter_first, "value", 1},
     {"float", filter_float, "value default", 1},
     {"forceescape", filter_forceescape, "value", 1},
-    {"format", template_format, NULL, 0},
+    {"format", filter_format, NULL, 0},
     {"groupby", filter_groupby, "value attribute default case_sensitive", 2},
     {"indent", filter_indent, "value width first blank", 1},
     {"int", filter_int, "value default base", 1},

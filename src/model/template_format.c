@@ -95,6 +95,8 @@ static size_t group_digits(char *text, size_t size, char grouping) {
   return length;
 }
 
+// mark: 0x and the like, written only with '#'.  text: the digits, in room of `size` bytes for
+// grouping.
 static void add_number(struct render *r, const struct spec *spec, bool negative, const char *mark,
                        char *text, size_t size) {
   char prefix[4];
@@ -108,6 +110,7 @@ static void add_number(struct render *r, const struct spec *spec, bool negative,
   add_padded(r, spec, (struct str){prefix, (size_t)length}, (struct str){text, digits}, '>');
 }
 
+// Works on the size as unsigned, since the smallest whole number has no positive twin.
 static void format_whole(struct render *r, const struct spec *spec, int64_t i) {
   char text[160];
   uint64_t size = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
@@ -131,6 +134,7 @@ static void format_whole(struct render *r, const struct spec *spec, int64_t i) {
   add_number(r, spec, i < 0, "", text, sizeof text);
 }
 
+// The sign is written apart, so that padding with zeros goes between it and the digits.
 static void format_real(struct render *r, const struct spec *spec, double d) {
   char text[512], format[] = "%.*f%s";
   bool negative = signbit(d) && !isnan(d);
@@ -141,6 +145,7 @@ static void format_real(struct render *r, const struct spec *spec, double d) {
   add_number(r, spec, negative, "", text, sizeof text);
 }
 
+// {} of a float: as it prints anywhere else.
 static void format_shortest(struct render *r, const struct spec *spec, double d) {
   size_t mark = template_mark(r);
   template_add_float(r, fabs(d));
@@ -150,6 +155,7 @@ static void format_shortest(struct render *r, const struct spec *spec, double d)
   add_number(r, spec, signbit(d) && !isnan(d), "", text, sizeof text);
 }
 
+// A code point by its number, or text of exactly one.
 static void format_character(struct render *r, const struct spec *spec, struct value v,
                              char align) {
   char bytes[4];
@@ -195,8 +201,10 @@ struct percent {
   struct value values;  // the right side
   size_t next;          // of a tuple
   bool single_used;     // the right side is one value, and it was used
+  bool safe;            // the left side is marked safe: what goes in is escaped
 };
 
+// A tuple is used up item by item; anything else is one value.
 static struct value next_value(struct render *r, struct percent *p) {
   if (p->values.kind == VALUE_TUPLE) {
     if (p->next < p->values.list->count) return p->values.list->items[p->next++];
@@ -221,6 +229,7 @@ static struct value named_value(struct render *r, struct percent *p, struct str 
   return *found;
 }
 
+// '*' takes the number from the values.
 static int star_or_number(struct render *r, struct percent *p, struct str *s, int otherwise,
                           int most) {
   char star;
@@ -231,6 +240,7 @@ static int star_or_number(struct render *r, struct percent *p, struct str *s, in
   return r->failed ? otherwise : (int)value_whole(v);
 }
 
+// %d of a float cuts it off, as Python does.
 static void percent_number(struct render *r, struct spec *spec, struct value v) {
   if (!value_is_number(v)) {
     template_fail(r, ERROR_INPUT, "%%%c needs a number, not %s", spec->type, template_kind_name(v));
@@ -247,9 +257,18 @@ static void percent_number(struct render *r, struct spec *spec, struct value v) 
   format_whole(r, spec, v.kind == VALUE_FLOAT ? (int64_t)v.real : value_whole(v));
 }
 
-static void percent_value(struct render *r, struct spec *spec, struct value v) {
+static struct str escaped(struct render *r, struct str s) {
+  size_t mark = template_mark(r);
+  template_add_escaped(r, s);
+  return template_take(r, mark).text;
+}
+
+// %s takes anything, %r its repr; all other letters want a number or a character.
+static void percent_value(struct render *r, const struct percent *p, struct spec *spec,
+                          struct value v) {
   if (spec->type == 's') {
-    format_text(r, spec, template_string_of(r, v).text, '>');
+    struct value text = template_string_of(r, v);
+    format_text(r, spec, p->safe && !text.safe ? escaped(r, text.text) : text.text, '>');
   } else if (spec->type == 'r' || spec->type == 'a') {
     size_t mark = template_mark(r);
     template_add_repr(r, v);
@@ -290,7 +309,7 @@ static void percent_hole(struct render *r, struct percent *p, struct str *s) {
   if (spec.type == '%')
     template_add_char(r, '%');
   else
-    percent_value(r, &spec, named ? v : next_value(r, p));
+    percent_value(r, p, &spec, named ? v : next_value(r, p));
 }
 
 // What Python takes for a mapping: %(name)s could have picked from it, so nobody asks what was
@@ -300,8 +319,9 @@ static bool may_stay_unused(struct value v) {
          v.kind == VALUE_UNDEFINED;
 }
 
+// Holes and values must come out even, as in Python.
 struct value template_format_percent(struct render *r, struct value text, struct value values) {
-  struct percent p = {.values = values};
+  struct percent p = {.values = values, .safe = text.safe};
   struct str s = text.text;
   size_t mark = template_mark(r);
   while (s.length && !r->failed) {
@@ -316,11 +336,14 @@ struct value template_format_percent(struct render *r, struct value text, struct
   bool all = values.kind == VALUE_TUPLE ? p.next == values.list->count
                                         : p.single_used || may_stay_unused(values);
   if (!all) return template_fail(r, ERROR_INPUT, "a format has fewer holes than values");
-  return template_take(r, mark);
+  struct value formatted = template_take(r, mark);
+  formatted.safe = text.safe;
+  return formatted;
 }
 
 // ---- {}
 
+// [[fill]align][sign][#][0][width][,][.precision][type], to the last character.
 static struct spec parse_spec(struct render *r, struct str s) {
   struct spec spec = {.fill = ' ', .precision = -1};
   uint32_t c;
@@ -350,6 +373,7 @@ struct braces {
   size_t next;  // positional argument for the next {}
 };
 
+// An empty name is the next positional value.
 static struct value argument_named(struct render *r, struct braces *b, struct str name) {
   int64_t index = 0;
   if (!name.length) index = (int64_t)b->next++;
@@ -431,6 +455,7 @@ static size_t field_length(struct str s) {
   return SIZE_MAX;
 }
 
+// {{ and }} are braces; every other brace opens or closes a field.
 struct value template_format_braces(struct render *r, struct str s, const struct arguments *a) {
   struct braces b = {.arguments = a};
   size_t mark = template_mark(r);

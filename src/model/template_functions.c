@@ -181,6 +181,7 @@ const struct builtin *template_find_test(struct str name) {
 
 // ---- functions
 
+// range(stop) or range(start, stop[, step]).  It is kept as numbers and never written out.
 static struct value function_range(struct render *r, const struct arguments *a) {
   bool one = !value_given(a->values[1]);
   int64_t start = one ? 0 : template_whole_or(r, a->values[0], 0);
@@ -243,6 +244,7 @@ static struct value function_raise_exception(struct render *r, const struct argu
   return value_none();
 }
 
+// In the time zone of the machine: a template tells the model what day it is for the user.
 static struct value function_strftime_now(struct render *r, const struct arguments *a) {
   struct str format = template_text_of(r, a->values[0]);
   time_t seconds = (time_t)(r->now_ms / 1000);
@@ -259,6 +261,7 @@ static struct value function_strftime_now(struct render *r, const struct argumen
   return template_take(r, mark);
 }
 
+// cycler('a', 'b'): .next() goes round, .current looks, .reset() starts again.
 static struct value function_cycler(struct render *r, const struct arguments *a) {
   struct cycler *cycler = template_allocate(r, sizeof *cycler);
   if (!a->count) return template_fail(r, ERROR_INPUT, "cycler() needs values to go through");

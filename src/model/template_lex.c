@@ -56,6 +56,7 @@ static bool ahead(const struct lexer *l, const char *text) {
   return str_starts(rest_of(l), str_of(text));
 }
 
+// The new token; its number is filled in by the caller.
 static struct token *push(struct lexer *l, enum token_kind kind, struct str text) {
   struct tokens *t = l->out;
   if (t->count == t->capacity) {
@@ -148,6 +149,7 @@ static bool lex_raw(struct lexer *l, uint32_t line) {
   return true;
 }
 
+// Behind {# a sign; in front of #} another: {#-#} has only the first.
 static bool lex_comment(struct lexer *l) {
   uint32_t line = l->line;
   move(l, 2);
@@ -184,6 +186,7 @@ static size_t take_digits(struct str s, size_t at, int base, char *out, size_t *
   return i - at;
 }
 
+// 0x, 0o and 0b, when a digit of that base follows.
 static int number_base(struct str s) {
   if (s.length < 3 || s.data[0] != '0') return 10;
   int base = (s.data[1] | 32) == 'x'   ? 16
@@ -216,6 +219,7 @@ static size_t take_fraction(struct str s, size_t at, char *text, size_t *used) {
   return i - at;
 }
 
+// Digits are collected without their underscores and read by the C library.
 static bool lex_number(struct lexer *l) {
   char text[NUMBER_ROOM + 8];
   size_t used = 0;
@@ -307,6 +311,7 @@ static bool unescape(struct str s, char *out, size_t *length) {
   return true;
 }
 
+// Only a string with a backslash in it is copied.
 static bool lex_string(struct lexer *l) {
   char quote = l->source.data[l->at];
   size_t start = l->at + 1, end = start;
@@ -337,6 +342,7 @@ static bool is_name_byte(char c) {
          (c & 0x80);
 }
 
+// Counts the brackets, so that }} inside {…} is two of them and no end of the tag.
 static bool lex_operator(struct lexer *l, int *brackets) {
   for (size_t i = 0; i < COUNT_OF(operators); i++) {
     if (!ahead(l, operators[i].text)) continue;
@@ -365,6 +371,7 @@ static size_t tag_end_length(const struct lexer *l, const char *end, bool is_pri
   return 3;
 }
 
+// Everything up to the end of the tag, the end included.
 static bool lex_tag_content(struct lexer *l, const char *end, bool is_print) {
   uint32_t line = l->line;
   for (int brackets = 0;;) {
@@ -406,6 +413,8 @@ static size_t text_length(struct str s) {
   return s.length;
 }
 
+// Stands at text that is followed by a tag of any kind; raw blocks and comments are read to their
+// ends.
 static bool lex_tag(struct lexer *l, struct str text) {
   size_t tag = l->at + text.length;
   char kind = l->source.data[tag + 1];

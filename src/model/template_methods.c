@@ -12,9 +12,14 @@
 
 // ---- parameters
 
+// Half of what 64 bits hold is more than any position, width or count; so sums never overflow.
+static int64_t clamp_whole(int64_t i) {
+  return i > INT64_MAX / 2 ? INT64_MAX / 2 : i < INT64_MIN / 2 ? INT64_MIN / 2 : i;
+}
+
 int64_t template_whole_or(struct render *r, struct value v, int64_t otherwise) {
   if (v.kind == VALUE_ABSENT || v.kind == VALUE_NONE) return otherwise;
-  if (value_is_whole(v)) return value_whole(v);
+  if (value_is_whole(v)) return clamp_whole(value_whole(v));
   if (v.kind == VALUE_UNDEFINED)
     template_use_undefined(r, v);
   else
@@ -26,6 +31,7 @@ bool template_truth_or(struct value v, bool otherwise) {
   return value_given(v) ? template_truth(v) : otherwise;
 }
 
+// The empty string after a failure, so that callers can go on until they return.
 struct str template_text_of(struct render *r, struct value v) {
   if (v.kind == VALUE_STRING) return v.text;
   if (v.kind == VALUE_UNDEFINED)
@@ -54,6 +60,7 @@ static struct value finish(struct render *r, struct value of, size_t mark) {
 
 typedef int case_map(uint32_t c, uint32_t out[3]);
 
+// One character may become several: ß is SS in capitals.
 void template_add_mapped(struct render *r, struct str s, case_map *map) {
   uint32_t c, to[3];
   for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed;
@@ -78,6 +85,7 @@ struct value template_lower(struct render *r, const struct arguments *a) {
   return map_all(r, a->values[0], template_to_lower);
 }
 
+// The first character big, all others small.
 struct value template_capitalize(struct render *r, const struct arguments *a) {
   struct value text = template_string_of(r, a->values[0]);
   size_t mark = template_mark(r), first = (size_t)str_utf8_length(text.text, 0);
@@ -117,6 +125,7 @@ static struct value method_title(struct render *r, const struct arguments *a) {
 static bool is_alphanumeric(uint32_t c) { return template_is_alpha(c) || template_is_decimal(c); }
 static bool is_ascii(uint32_t c) { return c < 0x80; }
 
+// What the empty string answers differs from method to method.
 static struct value all_characters(const struct arguments *a, bool (*is)(uint32_t c),
                                    bool when_empty) {
   struct str s = a->values[0].text;
@@ -160,6 +169,7 @@ static struct value method_islower(struct render *r, const struct arguments *a) 
   return all_of_case(a, template_is_lower);
 }
 
+// Text that title() leaves as it is, if there is a letter in it that has a case at all.
 static struct value method_istitle(struct render *r, const struct arguments *a) {
   struct value title = method_title(r, a);
   bool cased = method_isupper(r, &(struct arguments){.values = &title, .count = 1}).boolean;
@@ -281,6 +291,7 @@ static struct value method_rjust(struct render *r, const struct arguments *a) {
   return pad(r, a, a->values[0], template_whole_or(r, a->values[1], 0), 1);
 }
 
+// Zeros go behind a sign.
 static struct value method_zfill(struct render *r, const struct arguments *a) {
   struct str s = a->values[0].text;
   int64_t room = template_whole_or(r, a->values[1], 0) - (int64_t)template_count_characters(s);
@@ -291,6 +302,7 @@ static struct value method_zfill(struct render *r, const struct arguments *a) {
   return finish(r, a->values[0], mark);
 }
 
+// Blanks up to the next multiple of the tab size; a newline starts the count again.
 static struct value method_expandtabs(struct render *r, const struct arguments *a) {
   struct str s = a->values[0].text;
   int64_t size = template_whole_or(r, a->values[1], 8), column = 0;
@@ -327,6 +339,7 @@ static void charge_search(struct render *r, struct str s, struct str part, bool 
   template_charge(r, from_right ? s.length * (part.length + 1) : s.length);
 }
 
+// In characters, not bytes; -1 when it is not there.
 static int64_t find(struct render *r, const struct arguments *a, bool from_right) {
   struct str part, wanted = template_text_of(r, a->values[1]);
   int64_t start;
@@ -354,6 +367,7 @@ static struct value method_rindex(struct render *r, const struct arguments *a) {
   return index_or_fail(r, find(r, a, true));
 }
 
+// Without overlaps; the empty string is found around every character.
 static struct value method_count(struct render *r, const struct arguments *a) {
   struct str s, wanted = template_text_of(r, a->values[1]);
   int64_t start, count = 0;
@@ -403,10 +417,19 @@ struct value template_replace(struct render *r, const struct arguments *a) {
   return template_take(r, mark);
 }
 
+// Text marked safe escapes what is put into it.
 static struct value method_replace(struct render *r, const struct arguments *a) {
-  template_text_of(r, a->values[1]);
-  template_text_of(r, a->values[2]);
-  return template_replace(r, a);
+  struct value given[4] = {a->values[0], a->values[1], a->values[2], a->values[3]};
+  template_text_of(r, given[1]);
+  template_text_of(r, given[2]);
+  if (given[0].safe && !given[2].safe && !r->failed) {
+    size_t mark = template_mark(r);
+    template_add_escaped(r, given[2].text);
+    given[2] = template_take(r, mark);
+  }
+  struct value replaced = template_replace(r, &(struct arguments){.values = given, .count = 4});
+  replaced.safe = given[0].safe;
+  return replaced;
 }
 
 // ---- split and join
@@ -436,6 +459,7 @@ static size_t last_word_length(struct str s) {
   return length;
 }
 
+// split() without a separator: runs of white space, none at the ends.  most < 0: no limit.
 static struct value split_words(struct render *r, struct value text, int64_t most) {
   struct list words = {0};
   struct str s = template_strip(text.text, NULL, 1);
@@ -447,6 +471,7 @@ static struct value split_words(struct render *r, struct value text, int64_t mos
   return list_of(r, words);
 }
 
+// In place; the list was just made here.
 static struct value reversed(struct render *r, struct list l) {
   for (size_t i = 0; i < l.count / 2; i++) {
     struct value swapped = l.items[i];
@@ -456,6 +481,7 @@ static struct value reversed(struct render *r, struct list l) {
   return list_of(r, l);
 }
 
+// Collected from the end, then turned round.
 static struct value rsplit_words(struct render *r, struct value text, int64_t most) {
   struct list words = {0};
   struct str s = template_strip(text.text, NULL, 2);
@@ -468,6 +494,7 @@ static struct value rsplit_words(struct render *r, struct value text, int64_t mo
   return reversed(r, words);
 }
 
+// From the right, the parts are collected from the end and turned round.
 static struct value split_at(struct render *r, struct value text, struct str separator,
                              int64_t most, bool right) {
   struct list parts = {0};
@@ -485,6 +512,7 @@ static struct value split_at(struct render *r, struct value text, struct str sep
   return right ? reversed(r, parts) : list_of(r, parts);
 }
 
+// Without a separator, or with none, at white space.
 static struct value split(struct render *r, const struct arguments *a, bool right) {
   int64_t most = template_whole_or(r, a->values[2], -1);
   if (is_nothing(a->values[1]))
@@ -502,6 +530,7 @@ static struct value method_rsplit(struct render *r, const struct arguments *a) {
   return split(r, a, true);
 }
 
+// (before, separator, after); when it is not found the text stands first, from the right last.
 static struct value partition(struct render *r, const struct arguments *a, bool right) {
   struct value text = a->values[0];
   struct str s = text.text, separator = template_text_of(r, a->values[1]);
@@ -534,6 +563,7 @@ static bool is_line_end(uint32_t c) {
          c == 0x2029;
 }
 
+// Python's line ends: \n, \r, \r\n and the less known ones, \v to U+2029.
 struct list template_split_lines(struct render *r, struct str s, bool keep_ends) {
   struct list lines = {0};
   uint32_t c;
@@ -553,10 +583,13 @@ struct list template_split_lines(struct render *r, struct str s, bool keep_ends)
 }
 
 static struct value method_splitlines(struct render *r, const struct arguments *a) {
-  return list_of(
-      r, template_split_lines(r, a->values[0].text, template_truth_or(a->values[1], false)));
+  bool keep_ends = template_truth_or(a->values[1], false);
+  struct list lines = template_split_lines(r, a->values[0].text, keep_ends);
+  for (size_t i = 0; i < lines.count; i++) lines.items[i].safe = a->values[0].safe;
+  return list_of(r, lines);
 }
 
+// All items are checked first, so that the text is not built in vain.
 static struct value method_join(struct render *r, const struct arguments *a) {
   struct list items = template_collect(r, a->values[1]);
   for (size_t i = 0; i < items.count && !r->failed; i++) template_text_of(r, items.items[i]);
@@ -634,6 +667,7 @@ static struct value method_cycle(struct render *r, const struct arguments *a) {
   return a->values[1 + (size_t)a->values[0].loop->index0 % (a->count - 1)];
 }
 
+// Compares all arguments with those of the call before.
 static struct value method_changed(struct render *r, const struct arguments *a) {
   struct loop *loop = a->values[0].loop;
   struct list given = {.items = (struct value *)a->values + 1, .count = a->count - 1};
@@ -822,6 +856,7 @@ static struct value bound_method(struct render *r, struct value object, struct s
   return (struct value){.kind = VALUE_FUNCTION, .function = function};
 }
 
+// Attributes that are values first, then methods.
 struct value template_object_attribute(struct render *r, struct value object, struct str name) {
   if (object.kind == VALUE_LOOP)
     for (size_t i = 0; i < COUNT_OF(loop_attributes); i++)

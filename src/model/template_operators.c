@@ -17,6 +17,7 @@
 
 #include "model/template_internal.h"
 
+// For messages.
 static const char *operator_text(enum token_kind operator) {
   static const char *const texts[] = {
       [TOKEN_POWER] = "**",     [TOKEN_FLOOR_DIVIDE] = "//", [TOKEN_EQUAL] = "==",
@@ -30,6 +31,7 @@ static const char *operator_text(enum token_kind operator) {
 
 // ---- numbers
 
+// By squaring; false when it does not fit.
 static bool whole_power(int64_t base, int64_t exponent, int64_t *out) {
   int64_t result = 1;
   while (exponent > 0) {
@@ -51,6 +53,7 @@ static void floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remai
   }
 }
 
+// / always gives a float, // and % stay whole.
 static struct value divide_wholes(struct render *r, enum token_kind operator, int64_t a,
                                   int64_t b) {
   int64_t quotient, remainder;
@@ -65,6 +68,7 @@ static struct value divide_wholes(struct render *r, enum token_kind operator, in
   return value_int(operator== TOKEN_MODULO ? remainder : quotient);
 }
 
+// Every operation that can overflow is checked.
 static struct value arithmetic_wholes(struct render *r, enum token_kind operator, int64_t a,
                                       int64_t b) {
   int64_t result = 0;
@@ -92,6 +96,7 @@ static double floor_modulo(double a, double b) {
   return (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
+// Division by zero is an error here too, not an infinity.
 static struct value arithmetic_reals(struct render *r, enum token_kind operator, double a,
                                      double b) {
   bool divides = operator== TOKEN_DIVIDE || operator== TOKEN_FLOOR_DIVIDE || operator==
@@ -121,6 +126,7 @@ static void add_operand(struct render *r, struct value v, bool safe) {
     template_add(r, v.text);
 }
 
+// safe + plain is safe, because the plain side is escaped.
 static struct value join_text(struct render *r, struct value a, struct value b) {
   size_t mark = template_mark(r);
   bool safe = a.safe || b.safe;
@@ -131,6 +137,7 @@ static struct value join_text(struct render *r, struct value a, struct value b) 
   return joined;
 }
 
+// Both stay as they are: values are immutable.
 static struct value join_lists(struct render *r, struct value a, struct value b) {
   struct list l = {.capacity = a.list->count + b.list->count};
   l.items = template_allocate(r, l.capacity * sizeof *l.items);
@@ -140,6 +147,7 @@ static struct value join_lists(struct render *r, struct value a, struct value b)
   return template_list_value(r, l, a.kind);
 }
 
+// The size is checked before anything is built.
 static struct value repeat(struct render *r, struct value v, int64_t times) {
   size_t size = v.kind == VALUE_STRING ? v.text.length : v.list->count;
   if (times > 0 && size && (uint64_t)times > TEMPLATE_OUTPUT_MAX / size)
@@ -160,6 +168,8 @@ static struct value repeat(struct render *r, struct value v, int64_t times) {
 
 static bool repeatable(struct value v) { return v.kind == VALUE_STRING || value_is_sequence(v); }
 
+// Numbers first, since they are the most frequent; then text and lists; the rest has no such
+// operator.
 struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a,
                                  struct value b) {
   if (value_is_whole(a) && value_is_whole(b))
@@ -180,6 +190,7 @@ struct value template_arithmetic(struct render *r, enum token_kind operator, str
                        operator_text(operator), template_kind_name(a), template_kind_name(b));
 }
 
+// == and != know every pair of kinds, `in` containers, the others what has an order.
 bool template_compare(struct render *r, enum token_kind operator, struct value a, struct value b) {
   switch (operator) {
     case TOKEN_EQUAL: return template_equal(r, a, b);
@@ -217,6 +228,7 @@ static const char *const changing_methods[] = {"append", "clear",   "extend", "i
                                                "pop",    "popitem", "remove", "setdefault",
                                                "sort",   "update",  "reverse"};
 
+// What to say of a name that is not there: usually nothing more, but of list.append why.
 static struct value refused(struct render *r, struct value object, struct str name) {
   const char *text = NULL;
   for (size_t i = 0; i < COUNT_OF(changing_methods) && !text; i++)
@@ -263,6 +275,7 @@ static struct value find_item(struct render *r, struct value object, struct valu
   return character;
 }
 
+// a.b: a method or attribute b first, then the item 'b'.
 struct value template_get_attribute(struct render *r, struct value object, struct str name) {
   if (object.kind == VALUE_UNDEFINED) return template_use_undefined(r, object);
   struct value found = find_attribute(r, object, name);
@@ -272,6 +285,7 @@ struct value template_get_attribute(struct render *r, struct value object, struc
   return item ? *item : refused(r, object, name);
 }
 
+// a[b]: the item first, then a method or attribute of that name.
 struct value template_get_item(struct render *r, struct value object, struct value index) {
   if (object.kind == VALUE_UNDEFINED) return template_use_undefined(r, object);
   struct value found = find_item(r, object, index);
@@ -316,6 +330,7 @@ static bool resolve_slice(struct render *r, const struct value bounds[3], int64_
   return true;
 }
 
+// Positions count characters, so the bytes have to be found by walking.
 static struct value slice_text(struct render *r, struct value v, struct slice s) {
   struct str text = v.text;
   template_charge(r, text.length);
@@ -344,6 +359,7 @@ static struct value slice_list(struct render *r, struct value v, struct slice s)
   return template_list_value(r, l, v.kind);
 }
 
+// A slice of a range is a range.
 static struct value slice_range(struct render *r, const struct range *v, struct slice s) {
   struct range *range = template_allocate(r, sizeof *range);
   if (!range) return value_none();
@@ -353,6 +369,7 @@ static struct value slice_range(struct render *r, const struct range *v, struct 
   return (struct value){.kind = VALUE_RANGE, .range = range};
 }
 
+// bounds: start, stop, step, each None where it was left out.
 struct value template_get_slice(struct render *r, struct value object,
                                 const struct value bounds[3]) {
   if (object.kind == VALUE_UNDEFINED) return template_use_undefined(r, object);

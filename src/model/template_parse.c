@@ -46,6 +46,7 @@ bool template_skip_name(struct parser *p, const char *name) {
   return there;
 }
 
+// Only the first mistake is told; the parser then stands at the end, where every rule returns.
 void template_parser_fail(struct parser *p, uint32_t line, const char *format, ...) {
   if (p->failed) return;
   char text[ERROR_TEXT_MAX];
@@ -121,6 +122,7 @@ void template_nodes_add(struct parser *p, struct nodes *list, struct node *item)
   list->items[list->count++] = item;
 }
 
+// The number of a name; the same name gets the same number again.
 uint32_t template_symbol(struct template *t, struct str name) {
   int64_t symbol;
   if (map_get(&t->symbol_of, name, &symbol)) return (uint32_t)symbol;
@@ -158,6 +160,7 @@ static struct nodes parse_last_body(struct parser *p, struct node *node, const c
 
 // ---- statements; each starts behind its own name
 
+// elif branches are items of one node: a long ladder is no deep tree.
 static struct node *parse_if(struct parser *p, uint32_t line) {
   static const char *const ends[] = {"endif", "elif", "else", NULL};
   struct node *node = template_node(p, NODE_IF, line);
@@ -182,6 +185,8 @@ static struct node *parse_if(struct parser *p, uint32_t line) {
   return node;
 }
 
+// `for` targets `in` tuple (`if` test)? `recursive`?  The iterable ends before `if`, so it takes no
+// inline if.
 static struct node *parse_for(struct parser *p, uint32_t line) {
   struct node *node = template_node(p, NODE_FOR, line);
   node->loop.target = template_parse_target(p, false, "in");
@@ -236,6 +241,7 @@ static struct node *parse_filtered_capture(struct parser *p, uint32_t line, cons
   return value;
 }
 
+// With a value, or as a block whose text is the value.
 static struct node *parse_set(struct parser *p, uint32_t line) {
   struct node *node = template_node(p, NODE_SET, line);
   node->set.target = template_parse_target(p, true, NULL);
@@ -257,6 +263,7 @@ static struct node *parse_generation(struct parser *p, uint32_t line) {
   return parse_print_of(p, line, parse_capture(p, line, "endgeneration"));
 }
 
+// '(' name ('=' default)? , … ')': those with defaults last.
 static void parse_parameters(struct parser *p, struct closure *c) {
   uint32_t room = 0;
   bool defaults = false;
@@ -305,6 +312,7 @@ static struct node *closure_node(struct parser *p, uint32_t line, struct str nam
   return node;
 }
 
+// A macro is a closure that is assigned to its name.
 static struct node *parse_macro(struct parser *p, uint32_t line) {
   const struct token *name = template_peek(p);
   struct node *node = template_node(p, NODE_SET, line);
@@ -321,6 +329,7 @@ static struct node *parse_macro(struct parser *p, uint32_t line) {
   return node;
 }
 
+// The block's body is passed to the call as the argument `caller`.
 static struct node *parse_call_block(struct parser *p, uint32_t line) {
   struct node *closure = closure_node(p, line, STR("caller"));
   if (template_peek(p)->kind == TOKEN_PAREN_OPEN) parse_parameters(p, closure->closure);
@@ -341,6 +350,7 @@ static struct node *parse_call_block(struct parser *p, uint32_t line) {
   return parse_print_of(p, line, call);
 }
 
+// {% with a = 1, b = 2 %}: a scope with these names.
 static struct node *parse_with(struct parser *p, uint32_t line) {
   struct node *node = template_node(p, NODE_WITH, line);
   while (!p->failed && template_peek(p)->kind != TOKEN_BLOCK_END) {
@@ -363,6 +373,7 @@ static struct node *parse_do(struct parser *p, uint32_t line) {
   return node;
 }
 
+// {% print a, b %} is {{ a ~ b }}.
 static struct node *parse_print(struct parser *p, uint32_t line) {
   struct node *joined = template_node(p, NODE_CONCATENATE, line);
   while (!p->failed && template_peek(p)->kind != TOKEN_BLOCK_END) {
@@ -406,6 +417,7 @@ static const struct {
     {"generation", parse_generation},
 };
 
+// What stands behind {%, up to %}.
 static struct node *parse_statement(struct parser *p) {
   const struct token *token = template_peek(p);
   for (size_t i = 0; i < COUNT_OF(statements); i++)
@@ -432,6 +444,7 @@ static struct node *parse_text(struct parser *p) {
   return node;
 }
 
+// Stands in front of the end tag's name afterwards, or at the end of the template.
 static struct nodes parse_statements(struct parser *p, const char *const *ends) {
   struct nodes body = {0};
   if (!template_parser_enter(p)) return body;
@@ -455,6 +468,8 @@ static struct nodes parse_statements(struct parser *p, const char *const *ends) 
   return body;
 }
 
+// An unknown filter is refused here only when no condition stands around it: templates probe for
+// filters that other programs have.
 bool template_parse_tokens(struct template *t, const struct tokens *tokens, struct error *e) {
   struct parser p = {.t = t, .tokens = tokens, .error = e};
   t->symbol_loop = template_symbol(t, STR("loop"));

@@ -71,6 +71,8 @@ static enum token_kind take_operator(struct parser *p, const struct rank *rank) 
   return 0;
 }
 
+// The array of operators doubles whenever its length is a power of two, so it needs no capacity
+// field.
 static void chain_operator(struct parser *p, struct node *chain, enum token_kind operator) {
   uint32_t at = chain->chain.items.count - 1;
   if ((at & (at - 1)) == 0) {  // room for a power of two is used up (0, 1, 2, 4, …)
@@ -81,6 +83,7 @@ static void chain_operator(struct parser *p, struct node *chain, enum token_kind
   chain->chain.operators[at] = (uint8_t) operator;
 }
 
+// One operand alone makes no chain.
 static struct node *parse_chain(struct parser *p, const struct rank *rank) {
   uint32_t line = template_peek(p)->line;
   struct node *first = rank->operand(p), *chain = NULL;
@@ -92,6 +95,7 @@ static struct node *parse_chain(struct parser *p, const struct rank *rank) {
   return chain ? chain : first;
 }
 
+// A value with everything that may follow it.
 static struct node *parse_full_unary(struct parser *p) { return parse_unary(p, true); }
 
 static struct node *parse_power(struct parser *p) {
@@ -124,6 +128,7 @@ static struct node *parse_compare(struct parser *p) {
   return parse_chain(p, &rank);
 }
 
+// `not` binds looser than a comparison: not a == b is not (a == b).
 static struct node *parse_not(struct parser *p) {
   uint32_t line = template_peek(p)->line;
   if (!template_skip_name(p, "not")) return parse_compare(p);
@@ -151,6 +156,7 @@ static struct node *parse_and(struct parser *p) {
 }
 static struct node *parse_or(struct parser *p) { return parse_logic(p, NODE_OR, "or", parse_and); }
 
+// value `if` test (`else` value)?; without else the value is undefined when the test fails.
 static struct node *parse_condition(struct parser *p) {
   const struct node *unknown = p->unknown;
   struct node *value = parse_or(p);
@@ -187,6 +193,7 @@ static bool at_tuple_end(const struct parser *p, const char *end_name) {
          kind == TOKEN_END || (end_name && template_at_name(p, end_name));
 }
 
+// Also the rule for a plain expression: a tuple needs a comma.
 struct node *template_parse_tuple(struct parser *p, bool with_condition, const char *end_name) {
   uint32_t line = template_peek(p)->line;
   if (at_tuple_end(p, end_name)) return parse_unexpected(p, "an expression");
@@ -199,6 +206,7 @@ struct node *template_parse_tuple(struct parser *p, bool with_condition, const c
   return tuple;
 }
 
+// () is the empty tuple, (a) is a, (a,) is a tuple.
 static struct node *parse_parentheses(struct parser *p) {
   const struct token *open = template_advance(p);
   struct node *node = template_peek(p)->kind == TOKEN_PAREN_CLOSE
@@ -208,6 +216,7 @@ static struct node *parse_parentheses(struct parser *p) {
   return node;
 }
 
+// A comma may stand behind the last item.
 static struct node *parse_list(struct parser *p) {
   struct node *node = template_node(p, NODE_LIST, template_advance(p)->line);
   while (!p->failed && template_peek(p)->kind != TOKEN_BRACKET_CLOSE) {
@@ -218,6 +227,7 @@ static struct node *parse_list(struct parser *p) {
   return node;
 }
 
+// Keys and values are items of one chain, taking turns.
 static struct node *parse_dict(struct parser *p) {
   struct node *node = template_node(p, NODE_DICT, template_advance(p)->line);
   while (!p->failed && template_peek(p)->kind != TOKEN_BRACE_CLOSE) {
@@ -242,6 +252,7 @@ static const struct {
     {"None", {.kind = VALUE_NONE}},
 };
 
+// Constants are names to the lexer.  Mentioning caller, varargs or kwargs marks the macro around.
 static struct node *parse_name(struct parser *p) {
   const struct token *token = template_advance(p);
   struct node *node = template_node(p, NODE_CONSTANT, token->line);
@@ -281,6 +292,7 @@ static struct node *parse_number(struct parser *p) {
   return node;
 }
 
+// Everything that stands for itself.
 static struct node *parse_primary(struct parser *p) {
   switch (template_peek(p)->kind) {
     case TOKEN_NAME: return parse_name(p);
@@ -296,6 +308,7 @@ static struct node *parse_primary(struct parser *p) {
 
 // ---- targets of assignments
 
+// A name, a parenthesised target, or name.attribute where a namespace may stand.
 static struct node *parse_target_item(struct parser *p, bool with_namespace) {
   const struct token *token = template_peek(p);
   if (template_skip(p, TOKEN_PAREN_OPEN)) {
@@ -318,6 +331,7 @@ static struct node *parse_target_item(struct parser *p, bool with_namespace) {
   return attribute;
 }
 
+// One target or several separated by commas.
 struct node *template_parse_target(struct parser *p, bool with_namespace, const char *end_name) {
   uint32_t line = template_peek(p)->line;
   struct node *first = parse_target_item(p, with_namespace);
@@ -333,6 +347,7 @@ struct node *template_parse_target(struct parser *p, bool with_namespace, const 
 
 // ---- what follows a value
 
+// Inside brackets: an expression or a slice, of which any part may be missing.
 static struct node *parse_subscript(struct parser *p) {
   uint32_t line = template_peek(p)->line;
   struct node *start =
@@ -351,6 +366,7 @@ static struct node *parse_subscript(struct parser *p) {
   return slice;
 }
 
+// object[subscript], object[a, b] for tuples as keys, and object.0.
 static struct node *parse_item(struct parser *p, struct node *object) {
   struct node *node = template_node(p, NODE_ITEM, template_peek(p)->line);
   node->item.object = object;
@@ -373,6 +389,7 @@ static struct node *parse_item(struct parser *p, struct node *object) {
   return node;
 }
 
+// A name behind the dot is an attribute, a number an item.
 static struct node *parse_dot(struct parser *p, struct node *object) {
   const struct token *after = &p->tokens->items[p->at + 1];
   if (after->kind == TOKEN_INT) return parse_item(p, object);
@@ -438,6 +455,7 @@ static struct node *parse_call(struct parser *p, struct node *callee) {
   return node;
 }
 
+// A loop, so the depth of the tree is bounded by the nodes' heights and not by this recursion.
 static struct node *parse_postfix(struct parser *p, struct node *node) {
   while (!p->failed) {
     switch (template_peek(p)->kind) {
@@ -473,6 +491,7 @@ static struct node *function_node(struct parser *p, enum node_kind kind, struct 
   return node;
 }
 
+// A chain of filters, each working on the one before.  {% filter %} starts without a bar.
 struct node *template_parse_filters(struct parser *p, struct node *subject,
                                     bool first_without_pipe) {
   while (first_without_pipe || template_skip(p, TOKEN_PIPE)) {
@@ -498,6 +517,7 @@ static bool at_bare_argument(const struct parser *p) {
   }
 }
 
+// `is` name, `is not` name, with arguments in parentheses or one without.
 static struct node *parse_test(struct parser *p, struct node *subject) {
   uint32_t line = template_advance(p)->line;
   bool negated = template_skip_name(p, "not");
@@ -519,6 +539,7 @@ static struct node *parse_test(struct parser *p, struct node *subject) {
   return node;
 }
 
+// The operand takes its postfixes but not its filters: those work on the signed value.
 static struct node *parse_signed(struct parser *p) {
   const struct token *sign = template_advance(p);
   struct node *node =

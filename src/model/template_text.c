@@ -16,6 +16,7 @@
 
 // ---- the stack of text
 
+// After a failure nothing is added: what is there goes away anyway.
 void template_add(struct render *r, struct str s) {
   if (r->failed) return;
   if (s.length > r->limits.output - (r->out->length - r->out_start)) {
@@ -35,6 +36,7 @@ void template_add_code_point(struct render *r, uint32_t c) {
   template_add(r, (struct str){bytes, (size_t)length});
 }
 
+// For numbers and short names; anything longer than the buffer would be cut.
 void template_print(struct render *r, const char *format, ...) {
   char text[512];  // callers print numbers and short names; %f of the largest double has 316
                    // characters
@@ -47,6 +49,7 @@ void template_print(struct render *r, const char *format, ...) {
 
 size_t template_mark(const struct render *r) { return r->out->length; }
 
+// Cuts the tail off the output and keeps it as a value.
 struct value template_take(struct render *r, size_t mark) {
   if (r->failed) return value_string(STR(""));
   struct str text = buffer_str(r->out);
@@ -128,6 +131,7 @@ static void add_string_repr(struct render *r, struct str s) {
   template_add_char(r, quote);
 }
 
+// Items print as their repr, also where the list itself is printed plainly.
 static void add_items_repr(struct render *r, const struct list *l, const char *open,
                            const char *close) {
   template_add_text(r, open);
@@ -138,6 +142,7 @@ static void add_items_repr(struct render *r, const struct list *l, const char *o
   template_add_text(r, close);
 }
 
+// In the order of insertion.
 static void add_dict_repr(struct render *r, const struct dict *d) {
   template_add_char(r, '{');
   for (size_t i = 0; i < d->count && !r->failed; i++) {
@@ -162,6 +167,7 @@ static void add_range_repr(struct render *r, const struct range *range) {
   template_add_char(r, ')');
 }
 
+// What has no repr in Python that is the same every time prints its type's name.
 static void add_compound_repr(struct render *r, struct value v) {
   switch (v.kind) {
     case VALUE_LIST: add_items_repr(r, v.list, "[", "]"); break;
@@ -187,6 +193,7 @@ static void add_compound_repr(struct render *r, struct value v) {
   }
 }
 
+// Text marked safe shows it, as Python's Markup does.
 void template_add_repr(struct render *r, struct value v) {
   if (!template_enter(r)) return;
   switch (v.kind) {
@@ -219,6 +226,7 @@ struct value template_string_of(struct render *r, struct value v) {
   return template_take(r, mark);
 }
 
+// Runs without special characters are added in one piece.
 void template_add_escaped(struct render *r, struct str s) {
   static const char special[] = "&<>\"'";
   static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
@@ -235,6 +243,7 @@ void template_add_escaped(struct render *r, struct str s) {
 
 // ---- JSON, as Python's json.dumps writes it
 
+// Characters beyond 16 bits are written as two escapes, as JSON wants.
 static void add_json_character(struct render *r, uint32_t c) {
   static const char letters[] = "\"\"\\\\\nn\rr\tt\ff\bb";  // pairs: character, letter
   for (const char *pair = letters; *pair; pair += 2)
@@ -249,6 +258,7 @@ static void add_json_character(struct render *r, uint32_t c) {
     template_print(r, "\\u%04x", c);
 }
 
+// Runs without escapes are added in one piece.
 static void add_json_string(struct render *r, struct str s, bool ensure_ascii) {
   template_add_char(r, '"');
   size_t start = 0, length;
@@ -264,6 +274,7 @@ static void add_json_string(struct render *r, struct str s, bool ensure_ascii) {
   template_add_char(r, '"');
 }
 
+// A new line and its indentation; nothing when all goes on one line.
 static void add_json_line(struct render *r, const struct json_style *style, int level) {
   if (style->indent < 0) return;
   template_add_char(r, '\n');
@@ -275,6 +286,7 @@ static void add_json_line(struct render *r, const struct json_style *style, int 
 
 static void add_json(struct render *r, struct value v, const struct json_style *style, int level);
 
+// An empty list is [] also with indentation.
 static void add_json_items(struct render *r, const struct list *l, const struct json_style *style,
                            int level) {
   template_add_char(r, '[');
@@ -301,6 +313,7 @@ static void add_json_key(struct render *r, struct value key, const struct json_s
   }
 }
 
+// Keys of different kinds have no order, and that is an error, as in Python.
 static struct dict sorted_by_key(struct render *r, const struct dict *d) {
   struct dict sorted = {.pairs = template_allocate(r, d->count * sizeof *d->pairs)};
   if (!sorted.pairs) return sorted;
@@ -310,6 +323,7 @@ static struct dict sorted_by_key(struct render *r, const struct dict *d) {
   return sorted;
 }
 
+// An empty dict is {} also with indentation.
 static void add_json_pairs(struct render *r, const struct dict *d, const struct json_style *style,
                            int level) {
   struct dict sorted;
@@ -336,6 +350,7 @@ static void add_json_number(struct render *r, double d) {
     template_add_text(r, isnan(d) ? "NaN" : d < 0 ? "-Infinity" : "Infinity");
 }
 
+// Fails for what JSON has no form for: undefined values, functions, streams.
 static void add_json(struct render *r, struct value v, const struct json_style *style, int level) {
   if (!template_enter(r)) return;
   switch (v.kind) {

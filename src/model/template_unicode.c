@@ -13,6 +13,7 @@
 #include "model/template_internal.h"
 #include "model/template_unicode_tables.h"
 
+// Bisection: the ranges are sorted and do not touch.
 static bool in_ranges(const struct code_range *ranges, size_t count, uint32_t c) {
   size_t low = 0, high = count;
   while (low < high) {
@@ -47,6 +48,7 @@ bool template_is_printable(uint32_t c) {
   return c < 0x80 ? c >= ' ' && c != 0x7F : !IN(unprintable_ranges, c);
 }
 
+// A run of stride 2 holds every second character (Aa Bb Cc in turn): those between are not in it.
 static const struct case_run *find_run(const struct case_run *runs, size_t count, uint32_t c) {
   size_t low = 0, high = count;
   while (low < high) {
@@ -61,6 +63,7 @@ static const struct case_run *find_run(const struct case_run *runs, size_t count
   return NULL;
 }
 
+// Characters that become several stand in a list of their own, short enough to be walked.
 static int map_case(const struct case_run *runs, size_t run_count,
                     const struct case_special *special, size_t special_count, uint32_t c,
                     uint32_t out[3]) {
@@ -121,6 +124,7 @@ static size_t last_character(struct str s) {
   return at;
 }
 
+// characters NULL: white space.  The result borrows from s.
 struct str template_strip(struct str s, const struct str *characters, int sides) {
   uint32_t c;
   for (int n; sides & 1 && (n = str_utf8_decode(s, 0, &c)) > 0 && strips(c, characters);)

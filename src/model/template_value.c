@@ -30,6 +30,8 @@ static const char *const kind_names[VALUE_KINDS] = {
 
 const char *template_kind_name(struct value v) { return kind_names[v.kind]; }
 
+// An undefined value may be printed, tested and passed on; any other use ends here, with what is
+// missing.
 struct value template_use_undefined(struct render *r, struct value v) {
   const char *kind = kind_names[v.of];
   switch ((enum undefined_reason)v.why) {
@@ -68,6 +70,7 @@ void template_list_push(struct render *r, struct list *l, struct value v) {
   l->items[l->count++] = v;
 }
 
+// Takes over l's items; l must not be added to afterwards.
 struct value template_list_value(struct render *r, struct list l, enum value_kind kind) {
   struct value v = {.kind = (uint8_t)kind};
   if (kind == VALUE_STREAM) {
@@ -116,6 +119,7 @@ static bool same_key(struct value a, struct value b) {
   return true;
 }
 
+// Equal keys must hash alike, whatever their kind: 1, 1.0 and true.
 static uint64_t hash_key(struct value v) {
   if (v.kind == VALUE_STRING) return hash_bytes(v.text.data, v.text.length, 0);
   if (value_is_number(v)) {
@@ -146,6 +150,7 @@ static bool index_grow(struct render *r, struct dict *d) {
   return true;
 }
 
+// The index has free slots always, so the search ends.
 static struct pair *find_pair(const struct dict *d, struct value key) {
   if (!d->index) {
     for (size_t i = 0; i < d->count; i++)
@@ -164,6 +169,7 @@ const struct value *template_dict_get(const struct dict *d, struct value key) {
   return pair ? &pair->value : NULL;
 }
 
+// For dicts that are being built: a finished one is never changed, a namespace's is.
 bool template_dict_put(struct render *r, struct dict *d, struct value key, struct value value) {
   if (!template_hashable(key))
     return template_fail(r, ERROR_INPUT, "unhashable type: '%s'", template_kind_name(key)), false;
@@ -190,6 +196,7 @@ struct value template_dict_value(struct render *r, struct dict d) {
 
 // ---- from JSON
 
+// Items are converted at once; strings are not copied.
 static struct value from_json_array(struct render *r, const json_t *json) {
   struct list l = {.count = json_array_size(json)};
   l.capacity = l.count;
@@ -210,6 +217,7 @@ static struct value from_json_object(struct render *r, json_t *json) {
   return template_dict_value(r, d);
 }
 
+// json must outlive the value: its strings are borrowed.
 struct value template_value_from_json(struct render *r, const json_t *json) {
   if (!template_enter(r)) return value_none();
   struct value v = value_none();
@@ -231,6 +239,7 @@ struct value template_value_from_json(struct render *r, const json_t *json) {
 
 // ---- truth, equality, order
 
+// In items, or characters for text.
 bool template_length(struct value v, int64_t *length) {
   switch (v.kind) {
     case VALUE_UNDEFINED: *length = 0; return true;
@@ -244,6 +253,7 @@ bool template_length(struct value v, int64_t *length) {
   }
 }
 
+// False: undefined, none, zero and what is empty.  A stream is true whatever it holds.
 bool template_truth(struct value v) {
   switch (v.kind) {
     case VALUE_UNDEFINED:
@@ -268,6 +278,7 @@ static bool equal_lists(struct render *r, const struct list *a, const struct lis
   return true;
 }
 
+// The order of keys does not matter.
 static bool equal_dicts(struct render *r, const struct dict *a, const struct dict *b) {
   if (a->count != b->count) return false;
   for (size_t i = 0; i < a->count; i++) {
@@ -282,6 +293,7 @@ static bool equal_ranges(const struct range *a, const struct range *b) {
   return a->count == 0 || (a->start == b->start && (a->count == 1 || a->step == b->step));
 }
 
+// Scalars are compared as keys are; lists, dicts and ranges by what they hold.
 bool template_equal(struct render *r, struct value a, struct value b) {
   if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) return str_equal(a.text, b.text);
   if (!value_is_sequence(a) && a.kind != VALUE_DICT && a.kind != VALUE_RANGE &&
@@ -301,6 +313,7 @@ static int order_text(struct str a, struct str b) {
   return order ? order : (a.length > b.length) - (a.length < b.length);
 }
 
+// The first items of two lists that are not equal decide.
 int template_order(struct render *r, struct value a, struct value b, const char *operator) {
   if (a.kind == VALUE_STRING && b.kind == VALUE_STRING)
     return a.text.length && b.text.length ? order_text(a.text, b.text)
@@ -327,6 +340,7 @@ int template_order(struct render *r, struct value a, struct value b, const char 
   return order ? order : (a.list->count > b.list->count) - (a.list->count < b.list->count);
 }
 
+// By arithmetic; 2.0 is in range(3), 2.5 is not.
 static bool range_contains(const struct range *range, struct value item) {
   if (!value_is_number(item)) return false;
   double real = value_real(item);
@@ -336,6 +350,7 @@ static bool range_contains(const struct range *range, struct value item) {
          offset / range->step < range->count;
 }
 
+// Text holds text, a dict holds keys, everything else is searched item by item.
 bool template_contains(struct render *r, struct value container, struct value item) {
   if (container.kind == VALUE_STRING) {
     if (item.kind != VALUE_STRING) {
@@ -363,6 +378,7 @@ bool template_contains(struct render *r, struct value container, struct value it
 
 // ---- walking
 
+// On failure *it is an empty walk.
 bool template_iterate(struct render *r, struct value v, struct iterator *it) {
   *it = (struct iterator){.source = v};
   switch (v.kind) {
@@ -381,6 +397,7 @@ bool template_iterate(struct render *r, struct value v, struct iterator *it) {
   }
 }
 
+// Text gives its characters one by one.
 static bool next_character(struct iterator *it, struct value *item) {
   struct str s = it->source.text;
   int length = str_utf8_length(s, it->at);
@@ -390,6 +407,7 @@ static bool next_character(struct iterator *it, struct value *item) {
   return true;
 }
 
+// A dict gives its keys; a view what it is a view of.
 static bool next_pair(struct render *r, struct iterator *it, struct value *item) {
   const struct dict *d = it->source.dict;
   if (it->at >= d->count) return false;
@@ -401,6 +419,7 @@ static bool next_pair(struct render *r, struct iterator *it, struct value *item)
   return !r->failed;
 }
 
+// Counts a step for each item, so walking is bounded like evaluating.
 bool template_next(struct render *r, struct iterator *it, struct value *item) {
   if (!template_enter(r)) return false;
   r->depth--;
@@ -426,6 +445,7 @@ bool template_next(struct render *r, struct iterator *it, struct value *item) {
   }
 }
 
+// Uses up a stream.
 struct list template_collect(struct render *r, struct value v) {
   struct list l = {0};
   if (value_is_sequence(
@@ -458,6 +478,7 @@ static void merge(struct render *r, const struct pair *from, size_t middle, size
   }
 }
 
+// Merge sort from the bottom up, between the array and one more of its size.
 void template_sort(struct render *r, struct pair *pairs, size_t count, bool reverse) {
   struct pair *other = template_allocate(r, count * sizeof *other);
   if (!other) return;

@@ -19,6 +19,7 @@ static const char *const SYMBOLS[] = {
 _Static_assert(sizeof(struct net_curl) == COUNT_OF(SYMBOLS) * sizeof(void *),
                "one name per function");
 
+// All or nothing: a library in which one function is missing is not used.
 bool net_curl_load(struct net_curl *c, struct error *e) {
   void *library = NULL;
   for (size_t i = 0; i < COUNT_OF(LIBRARIES) && !library; i++)

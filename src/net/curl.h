@@ -78,4 +78,5 @@ struct net_curl {
   struct curl_list *(*slist_append)(struct curl_list *list, const char *line);
   void (*slist_free_all)(struct curl_list *list);
 };
+// Finds libcurl and fills *c; ERROR_MISSING says what to install.
 bool net_curl_load(struct net_curl *c, struct error *e);

@@ -113,6 +113,8 @@ static const struct {
     {429, ERROR_BUSY, "too many requests: try again later"},
 };
 
+// An unknown status of the 400s means that the request is at fault, one of the 500s that trying
+// later can help.
 static bool fail_status(struct transfer *t, int status) {
   for (size_t i = 0; i < COUNT_OF(STATUSES); i++)
     if (STATUSES[i].status == status)
@@ -153,6 +155,7 @@ static const struct {
      "install ca-certificates, or check SSL_CERT_FILE and CURL_CA_BUNDLE"},
 };
 
+// libcurl's own words name host and port; the advice says what to do about it.
 static bool fail_curl(struct transfer *t, int code) {
   const char *said = t->curl_error[0] ? t->curl_error : t->curl.easy_strerror(code);
   for (size_t i = 0; i < COUNT_OF(FAILURES); i++)
@@ -201,6 +204,7 @@ static void read_content_range(struct str value, struct reply *r) {
   r->range_total = total;
 }
 
+// Called once a line, for every response on the way: redirects and proxies send headers too.
 static size_t on_header(char *data, size_t size, size_t count, void *context) {
   struct transfer *t = context;
   struct reply *r = &t->reply;
@@ -226,6 +230,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *context) {
 
 // ---- the body of a file
 
+// Of the folder that the file goes to; unknown counts as plenty, and the write will tell.
 static uint64_t free_bytes(const char *path) {
   struct statvfs s;
   char folder[PATH_MAX];
@@ -283,6 +288,8 @@ static bool begin_body(struct transfer *t) {
   return true;
 }
 
+// done counts what is on disk, so it is right also when the disk fills up in the middle of a
+// piece.
 static bool write_part(struct transfer *t, const char *data, size_t length) {
   while (length) {
     ssize_t n = write(t->file, data, length);
@@ -306,6 +313,7 @@ static size_t on_file_data(char *data, size_t size, size_t count, void *context)
   return 0;
 }
 
+// Bounded as it comes in: a server cannot fill the memory.
 static size_t on_text_data(char *data, size_t size, size_t count, void *context) {
   struct transfer *t = context;
   if (!is_wanted(t->reply.status)) return size * count;
@@ -387,6 +395,7 @@ static void set_common(struct transfer *t, const char *token) {
   }
 }
 
+// After a failure transfer_close still has to be called.
 static bool transfer_open(struct transfer *t, const char *url, struct error *e) {
   *t = (struct transfer){.url = url, .e = e, .file = -1};
   show_url(url, t->shown_url);
@@ -417,6 +426,7 @@ static int perform(struct transfer *t) {
   return code;
 }
 
+// One attempt: documents are small, and the person waits for them.
 bool fetch_text(const char *url, const char *token, size_t limit, struct buffer *out,
                 struct error *e) {
   struct transfer t;
@@ -438,6 +448,7 @@ bool fetch_text(const char *url, const char *token, size_t limit, struct buffer 
 
 // ---- a file in several attempts
 
+// Without a validator only a digest can tell whether the rest fits what is there.
 static bool open_part(struct transfer *t) {
   const char *path = t->request->path;
   if (snprintf(t->part, sizeof t->part, "%s.part", path) >= (int)sizeof t->part ||
@@ -457,6 +468,8 @@ static bool open_part(struct transfer *t) {
   return lseek(t->file, 0, SEEK_END) >= 0 || error_set_errno(t->e, errno, "cannot use %s", t->part);
 }
 
+// A range is asked for only where there is something to continue, so a fresh download works with
+// any server.
 static int attempt(struct transfer *t) {
   char range[32];
   t->asked = t->done;
@@ -528,6 +541,7 @@ static bool digest_is_right(const struct transfer *t, const char *digest) {
   return !t->request->sha256 || strcasecmp(t->request->sha256, digest) == 0;
 }
 
+// Synced before it gets its name: after a power cut the name must not stand for a hole.
 static bool finish_file(struct transfer *t) {
   const char *path = t->request->path;
   if (fsync(t->file) < 0) return error_set_errno(t->e, errno, "cannot write %s", t->part);
@@ -553,6 +567,8 @@ static bool fetch_checked(struct transfer *t, char digest[65]) {
       t->shown_url, digest, t->request->sha256);
 }
 
+// What arrived stays in .part on failure, for the next run; .part without a byte is no use to
+// it.
 bool fetch_file(const struct fetch_request *request, char *sha256_out, struct error *e) {
   struct transfer *t = memory_new(sizeof *t);  // two paths long: too much for a small stack
   char digest[65];

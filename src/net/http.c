@@ -50,6 +50,9 @@ static const struct net_refusal refusal_slow = {408, "request_timeout",
 static const struct net_refusal refusal_full = {
     503, "too_many_connections", "the server has no room for another connection; try again"};
 
+static const struct net_refusal refusal_bodies = {
+    503, "out_of_memory", "the server holds too many request bodies at the moment; try again"};
+
 static uint64_t wall_ms(const struct net_listener *n) {
   const struct world *w = net_loop_world(n->loop);
   return w->wall_ms(w->context);
@@ -67,6 +70,12 @@ static void list_remove(struct net_connection *c) {
   c->listener->connections--;
 }
 
+// Keeps the listener's sum of what all bodies take.
+static void count_body(struct net_connection *c) {
+  c->listener->bodies_bytes += c->parser.body.capacity - c->body_counted;
+  c->body_counted = c->parser.body.capacity;
+}
+
 static void call_closed(struct net_connection *c, bool gone) {
   const struct net_http_handler *h = &c->listener->handler;
   c->phase = PHASE_FLUSHING;
@@ -81,8 +90,9 @@ static void connection_end(struct net_connection *c) {
   net_task_cancel(loop, &c->task);
   net_timer_free(c->timer);
   close(c->watch.fd);
-  list_remove(c);
   net_parser_clear(&c->parser);
+  count_body(c);
+  list_remove(c);
   buffer_clear(&c->ahead);
   buffer_clear(&c->out);
   memory_free(c);
@@ -148,6 +158,8 @@ static void enter(struct net_connection *c, enum net_phase phase) {
 
 static void refuse(struct net_connection *c, const struct net_refusal *why) {
   bool head = str_starts(buffer_str(&c->parser.head), STR("HEAD "));
+  buffer_clear(&c->parser.body);
+  count_body(c);
   c->parser.keep_alive = false;
   net_response_write_refusal(why, !head, wall_ms(c->listener), &c->out);
   enter(c, PHASE_FLUSHING);
@@ -163,13 +175,23 @@ static void deliver(struct net_connection *c) {
   h->request(h->context, &c->exchange);
 }
 
+// Small bodies are always taken, so that clients who fill the room with large ones that never end
+// shut nobody else out.
+static bool has_room_for_body(const struct net_connection *c) {
+  const struct net_listener *n = c->listener;
+  return n->bodies_bytes <= n->limits.bodies_bytes || c->body_counted <= NET_KEEP_BYTES;
+}
+
 // Hands bytes to the parser and acts on what it has become.  Returns how many were taken.
 static size_t feed(struct net_connection *c, const char *data, size_t length) {
   struct net_parser *p = &c->parser;
   size_t taken = net_parser_feed(p, data, length);
   if (c->phase == PHASE_IDLE && net_parser_started(p)) enter(c, PHASE_READING);
+  count_body(c);
   if (p->state == PARSER_FAILED) {
     refuse(c, &p->refusal);
+  } else if (!has_room_for_body(c)) {
+    refuse(c, &refusal_bodies);
   } else if (p->state == PARSER_DONE) {
     deliver(c);
   } else if (p->wants_continue && p->state == PARSER_BODY) {
@@ -230,6 +252,7 @@ static void finish_exchange(struct net_connection *c) {
   call_closed(c, false);
   if (!keep) return linger(c);
   net_parser_reset(&c->parser);
+  count_body(c);
   enter(c, PHASE_IDLE);
   feed_ahead(c);
   if (has_left(c)) return connection_end(c);
@@ -434,6 +457,7 @@ static struct net_http_limits with_defaults(const struct net_http_limits *given)
   struct net_http_limits l = given ? *given : (struct net_http_limits){0};
   if (!l.header_bytes) l.header_bytes = 64u << 10;
   if (!l.body_bytes) l.body_bytes = 16u << 20;
+  if (!l.bodies_bytes) l.bodies_bytes = 256u << 20;
   if (!l.connections) l.connections = 4096;
   if (!l.request_ms) l.request_ms = 60000;
   if (!l.idle_ms) l.idle_ms = 75000;

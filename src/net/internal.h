@@ -133,6 +133,7 @@ struct net_connection {
   enum net_phase phase;
   bool half_closed;  // the client will send nothing more
   struct net_parser parser;
+  size_t body_counted;  // bytes of parser.body that are in the listener's sum
   struct buffer ahead;  // bytes read beyond the current request
   size_t ahead_at;      // of them, taken by the parser
   struct buffer out;    // response bytes
@@ -149,7 +150,8 @@ struct net_listener {
   struct net_timer *pause;  // set while accepting is suspended
   int spare_fd;             // closed to make room for one accept when descriptors run out
   int port;
-  int connections;  // open ones, lingering included
+  int connections;      // open ones, lingering included
+  size_t bodies_bytes;  // what the bodies of all their requests take
   struct net_connection *first;
 };
 

@@ -10,9 +10,9 @@
 // The server keeps connections alive, answers pipelined requests in order, and refuses by itself,
 // with a JSON body {"error":{"message","type","param","code"}} in one line: 400 malformed, 408 slow
 // request, 411/413 body missing or too large, 417 unknown expectations, 431 headers too large, 501
-// CONNECT and transfer codings other than chunked, 503 too many connections, 505 versions.  llhttp
-// parses in strict mode, and lines are checked before it sees them, so request smuggling is
-// refused.
+// CONNECT and transfer codings other than chunked, 503 too many connections or bodies, 505
+// versions.  llhttp parses in strict mode, and lines are checked before it sees them, so request
+// smuggling is refused.
 //
 // A client that closes its sending half (a FIN) before its answer is complete counts as gone: that
 // is all one sees of a user who pressed Ctrl-C, and clients of these APIs do not half-close.
@@ -36,7 +36,8 @@ void net_timer_free(struct net_timer *t);
 
 struct net_http_limits {  // 0 = the default in brackets
   size_t header_bytes;    // request line and headers [64 KiB]
-  size_t body_bytes;      // [16 MiB]
+  size_t body_bytes;      // of one request [16 MiB]
+  size_t bodies_bytes;    // of all requests under way; above it large ones get 503 [256 MiB]
   int connections;        // [4096]
   uint32_t request_ms;    // first byte to last byte of a request [60,000]
   uint32_t idle_ms;       // kept-alive connection without a request [75,000]

@@ -75,6 +75,7 @@ static inline __attribute__((always_inline)) void eight_rounds(uint32_t s[8], ui
   }
 }
 
+// The compression function of FIPS 180-4, section 6.2.2.
 static void add_block(uint32_t state[8], const uint8_t block[BLOCK]) {
   uint32_t w[16], s[8];
   for (int i = 0; i < 16; i++) w[i] = read_be32(block + 4 * i);
@@ -90,6 +91,7 @@ static void sha256_init(struct sha256 *h) {
                                  0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
+// Whole blocks are hashed where they lie; only what is begun is copied.
 static void sha256_add(struct sha256 *h, const uint8_t *data, size_t length) {
   size_t begun = h->length % BLOCK;
   h->length += length;
@@ -104,6 +106,7 @@ static void sha256_add(struct sha256 *h, const uint8_t *data, size_t length) {
   if (length) memcpy(h->block, data, length);
 }
 
+// The length field needs 8 bytes: with fewer left in the block, another one is filled.
 static void sha256_end(struct sha256 *h, char out[65]) {
   static const uint8_t padding[BLOCK] = {0x80};
   uint64_t bits = h->length * 8;
@@ -124,6 +127,7 @@ void fetch_sha256(const void *data, size_t length, char out[65]) {
   sha256_end(&h, out);
 }
 
+// Read rather than mapped: a file that shrinks meanwhile must not become a signal.
 bool fetch_sha256_file(const char *path, char out[65], struct error *e) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return error_set_errno(e, errno, "cannot open %s", path);

@@ -46,6 +46,7 @@ void probe_cpuid_decode(const struct probe_cpuid *raw, struct probe_cpu *out);
 void probe_cpuinfo_name(struct str text, char *out, size_t room);
 uint64_t probe_cache_bytes(const char *root);  // of the last level, 0 = not told
 
+void probe_cards_read_at(const char *root, struct probe_card out[PROBE_CARD_MAKERS]);
 void probe_memory_read_at(const char *root, struct probe_memory *out);
 void probe_load_read_at(const char *root, struct probe_load *state, double *machine_percent,
                         double *process_percent);

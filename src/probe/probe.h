@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // probe.h: what is in this machine and how it feels.  So far: processor and memory, from CPUID and
-// /proc.
+// /proc, and which makers' accelerators are plugged in.
 #pragma once
 
 #include "base/base.h"
@@ -34,6 +34,15 @@ struct probe_load {
   uint64_t busy, total, process_ticks;  // previous readings, in clock ticks
 };
 void probe_load_read(struct probe_load *state, double *machine_percent, double *process_percent);
+
+// Whether a maker's accelerator is here; no vendor's library is needed to tell.
+#define PROBE_CARD_MAKERS 5
+struct probe_card {
+  const char *maker;  // "NVIDIA", "AMD", "Ascend", "Hygon DCU", "T-Head PPU", in this order
+  char found[64];  // what shows it: "/dev/nvidia0", "PCI device 0000:01:00.0"; "" = there is none
+};
+void probe_cards_read(struct probe_card out[PROBE_CARD_MAKERS]);
+void probe_cards_places(struct buffer *out);  // appends where that looks, for people
 
 // Bytes free for an ordinary user on the file system that holds `path` (or its nearest existing
 // parent).

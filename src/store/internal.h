@@ -2,11 +2,15 @@
 //
 // internal.h: what the files of src/store share.
 //
-//   store.c     the library: list, resolve, remove        manifest.c  one model.json, and names
-//   pull.c      a pull from lock to published folder      sources.c   where a model comes from, one
-//   row a scheme pick.c      which of several model files to take      archive.c   the model out of
-//   a wheel zip.c       a reader of zip files that trusts nothing process.c   runs a program and
-//   reads what it prints
+//   store.c      the library: list, resolve, remove
+//   manifest.c   one model.json, and names
+//   pull.c       a pull, from lock to published folder
+//   sources.c    where a model comes from, one row a scheme
+//   pick.c       which of several model files to take
+//   copy.c       a file on this machine; room on the disk
+//   archive.c    the model out of a wheel
+//   zip.c        a reader of zip files that trusts nothing
+//   process.c    runs a program and reads what it prints
 #pragma once
 
 #include <jansson.h>
@@ -22,11 +26,15 @@ struct store {
 
 // ---- manifest.c
 
+// What follows the last slash.
+const char *store_last_part(const char *path);
 // A name for people and paths: letters, digits, '.', '_', '-', not beginning with '.' or '-',
 // shorter than store_model.name.
 bool store_name_is_valid(const char *name);
 // "SmolLM2-135M.Q4_1.gguf" → "smollm2-135m.q4_1"; anything unusual becomes '-'.
 void store_name_from_file(const char *file, char out[96]);
+// Cuts off the weight type at a name's end: "smollm2-135m.q4_1" → "smollm2-135m".
+void store_name_drop_type(char name[96]);
 // <folder>/model.json.  `out` is untouched on failure; a file that is not a manifest is
 // ERROR_INPUT.
 bool store_manifest_read(const char *folder, const char *name, struct store_model *out,
@@ -69,6 +77,7 @@ bool store_source_canonical(const char *source, struct buffer *out, struct error
 // Asks whoever knows (a hub, pip) what `pull->source` is.
 bool store_plan_make(const struct store_pull *pull, const char *canonical, struct store_plan *plan,
                      struct error *e);
+// Releases what the plan's strings live in.
 void store_plan_clear(struct store_plan *plan);
 
 // ---- process.c
@@ -99,6 +108,7 @@ struct store_zip {
 };
 // Reads the table of contents; bytes must outlive the result.
 bool store_zip_open(struct store_zip *z, const uint8_t *bytes, size_t length, struct error *e);
+// Releases the entries; a zeroed one is fine.
 void store_zip_close(struct store_zip *z);
 // Hands the entry's bytes to `sink` piece by piece; sink returns false (with its reason in e) to
 // stop.  Fails when size or CRC are not as declared; never gives more than entry->size bytes.
@@ -109,7 +119,8 @@ bool store_zip_unpack(const struct store_zip *z, const struct store_zip_entry *e
 
 // ---- archive.c
 
-bool store_is_archive(const char *file_name);  // .whl or .zip
+// By its ending: .whl or .zip.
+bool store_is_archive(const char *file_name);
 // Unpacks the model file in `archive`, called `name` in messages, to `folder`/model.gguf (or .bin),
 // synced; *inside (in `memory`) is the file's name there.
 bool store_archive_extract(const char *archive, const char *name, const char *folder,
@@ -118,11 +129,13 @@ bool store_archive_extract(const char *archive, const char *name, const char *fo
 
 // ---- copy.c
 
+// Copies `from` to `to`, synced; pull gets the progress.
 bool store_copy_file(const char *from, const char *to, const struct store_pull *pull,
                      struct error *e);
 
 // Bytes free where `path` is; UINT64_MAX when the system does not say.
 uint64_t store_free_bytes(const char *path);
+// The error for a full disk: `needed` more bytes do not fit where `path` is.  Returns false.
 bool store_fail_disk_full(const char *path, uint64_t needed, struct error *e);
 // Calls pull->progress; false = stop, with ERROR_CANCELLED in e.
 bool store_report(const struct store_pull *pull, const char *what, uint64_t done, uint64_t total,

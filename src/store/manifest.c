@@ -25,6 +25,8 @@ static bool is_name_character(char c) {
   return isalnum((unsigned char)c) || c == '.' || c == '_' || c == '-';
 }
 
+// A name becomes a folder and an argument of commands: no slash, no "..", nothing that looks
+// like an option or is hidden.
 bool store_name_is_valid(const char *name) {
   size_t length = strlen(name);
   if (length == 0 || length >= sizeof((struct store_model *)0)->name) return false;
@@ -34,7 +36,7 @@ bool store_name_is_valid(const char *name) {
   return true;
 }
 
-static const char *last_part(const char *path) {
+const char *store_last_part(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
@@ -49,8 +51,9 @@ const char *store_model_file(const char *file) {
   return ends_with(file, ".bin") ? "model.bin" : NULL;
 }
 
+// Leading dots and dashes go, trailing ones too; what is empty then is called "model".
 void store_name_from_file(const char *file, char out[96]) {
-  const char *name = last_part(file);
+  const char *name = store_last_part(file);
   size_t length = strlen(name), n = 0;
   const char *endings[] = {".gguf", ".bin", ".whl", ".zip"};
   for (size_t i = 0; i < COUNT_OF(endings); i++)
@@ -66,6 +69,23 @@ void store_name_from_file(const char *file, char out[96]) {
   while (n && (out[n - 1] == '-' || out[n - 1] == '.')) n--;
   out[n] = 0;
   if (n == 0) memcpy(out, "model", 6);
+}
+
+// "q4_1", "q4_k_m", "iq3_xs", "f16", "bf16" and the like.
+static bool is_weight_type(const char *text) {
+  static const char *const floats[] = {"f16", "bf16", "f32", "fp16", "fp32"};
+  for (size_t i = 0; i < COUNT_OF(floats); i++)
+    if (strcasecmp(text, floats[i]) == 0) return true;
+  const char *rest = tolower((unsigned char)text[0]) == 'i' ? text + 1 : text;
+  if (tolower((unsigned char)rest[0]) != 'q' || !isdigit((unsigned char)rest[1]) || rest[2] != '_')
+    return false;
+  while (isalnum((unsigned char)*rest) || *rest == '_') rest++;
+  return !*rest;
+}
+
+void store_name_drop_type(char name[96]) {
+  for (size_t i = 1; i < 95 && name[i]; i++)
+    if (strchr(".-_", name[i]) && is_weight_type(name + i + 1)) name[i] = 0;
 }
 
 static bool is_digest(const char *text) {
@@ -94,6 +114,8 @@ static bool take_fields(json_t *root, const char *folder, const char *name,
   return true;
 }
 
+// The manifest is not believed beyond its own folder: the file it names must be one of ours, by
+// name.
 bool store_manifest_read(const char *folder, const char *name, struct store_model *out,
                          struct error *e) {
   struct buffer path = {0}, text = {0};
@@ -110,10 +132,11 @@ bool store_manifest_read(const char *folder, const char *name, struct store_mode
   return done;
 }
 
+// Atomic, because the presence of this file is what makes the folder a model.
 bool store_manifest_write(const char *folder, const struct store_model *m, struct error *e) {
   json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "file",
-                           last_part(m->path), "source", m->source, "sha256", m->sha256, "bytes",
-                           (json_int_t)m->bytes, "pulled_ms", (json_int_t)m->pulled_ms);
+                           store_last_part(m->path), "source", m->source, "sha256", m->sha256,
+                           "bytes", (json_int_t)m->bytes, "pulled_ms", (json_int_t)m->pulled_ms);
   char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
   json_decref(root);
   if (!text) return error_set(e, ERROR_INPUT, "the source \"%s\" is not valid UTF-8", m->source);
@@ -125,6 +148,7 @@ bool store_manifest_write(const char *folder, const struct store_model *m, struc
   return done;
 }
 
+// Plain files only: a folder inside is not ours, and stops the removal with an error.
 bool store_remove_folder(const char *folder, struct error *e) {
   DIR *list = opendir(folder);
   if (!list) return errno == ENOENT || error_set_errno(e, errno, "cannot open %s", folder);

@@ -26,13 +26,8 @@ static bool has_word(const char *text, const char *word) {
   return false;
 }
 
-static const char *last_part(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 static bool is_wanted(const char *path, const char *wanted) {
-  return strcmp(path, wanted) == 0 || strcmp(last_part(path), wanted) == 0;
+  return strcmp(path, wanted) == 0 || strcmp(store_last_part(path), wanted) == 0;
 }
 
 // "model-00001-of-00003.gguf": a part is no model.
@@ -51,7 +46,7 @@ static bool is_gguf(const char *path) {
 static void list_files(const struct store_candidate *list, int count, int but, struct buffer *out) {
   for (int i = 0; i < count; i++)
     if (i != but && is_gguf(list[i].path))
-      buffer_print(out, "%s%s", out->length ? ", " : "", last_part(list[i].path));
+      buffer_print(out, "%s%s", out->length ? ", " : "", store_last_part(list[i].path));
 }
 
 // The only whole GGUF, or the best of those that name a type we read; -1 when there is none.
@@ -63,11 +58,12 @@ static int choose(const struct store_candidate *list, int count) {
   for (size_t t = 0; t < COUNT_OF(TYPES); t++)
     for (int i = 0; i < count; i++)
       if (is_gguf(list[i].path) && !is_split(list[i].path) &&
-          has_word(last_part(list[i].path), TYPES[t]))
+          has_word(store_last_part(list[i].path), TYPES[t]))
         return i;
   return -1;
 }
 
+// The list of what there is, is the answer to "what to do": the person names one of them.
 static int fail_pick(const struct store_candidate *list, int count, const char *wanted,
                      const char *where, struct error *e) {
   struct buffer files = {0}, types = {0};
@@ -88,6 +84,8 @@ static int fail_pick(const struct store_candidate *list, int count, const char *
   return -1;
 }
 
+// A name given by the person is taken as it is, whatever its type: the model reader has the last
+// word.
 int store_pick(const struct store_candidate *list, int count, const char *wanted, const char *where,
                struct buffer *others, struct error *e) {
   int chosen = -1;

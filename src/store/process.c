@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // process.c: runs a program without a shell and reads what it prints.
+//
+// The child gets /dev/null to read from and two pipes to write to; both are read until they end, so
+// a program that prints much on either never blocks.  Ten times a second the caller is asked
+// whether to go on; when not, the child is told to end and waited for, so none is left over.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +92,8 @@ static int wait_for(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// Both pipes are read to their ends before the program is waited for, or it would block on a
+// full one.
 bool store_run_program(const char *const *argv, const char *const *extra, size_t limit,
                        bool (*go_on)(void *context), void *context, struct buffer *out,
                        struct buffer *complaints, int *status, struct error *e) {

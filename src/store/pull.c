@@ -77,6 +77,11 @@ static bool take_lock(struct pulling *p, const char *path) {
                    p->source);
 }
 
+static bool advise_home(struct error *e) {
+  struct error why = *e;
+  return error_set(e, why.kind, "%s; set MOTLEY_HOME to a folder where models may lie", why.text);
+}
+
 // Folder and lock belong to the source, so one source is pulled once at a time.
 static bool begin(struct pulling *p) {
   struct arena *m = &p->memory;
@@ -86,7 +91,7 @@ static bool begin(struct pulling *p) {
   p->folder = arena_print(m, "%s/%016llx", parent, hash);
   p->download = arena_print(m, "%s/download", p->folder);
   p->lock_path = arena_print(m, "%s.lock", p->folder);
-  return file_make_folders(parent, p->e) && take_lock(p, p->lock_path) &&
+  return (file_make_folders(parent, p->e) || advise_home(p->e)) && take_lock(p, p->lock_path) &&
          file_make_folders(p->folder, p->e);
 }
 
@@ -132,6 +137,8 @@ static bool on_fetch(void *context, uint64_t done, uint64_t total) {
   return store_report(c->pull, c->what, done, total, NULL);
 }
 
+// The folder is the source's own, so what .part holds can only be an earlier part of the same
+// file.
 static bool fetch_url(struct pulling *p, const struct store_plan *plan, const char *sha256) {
   struct fetch_context context = {p->pull, plan->file_name};
   struct fetch_request request = {.url = plan->url,
@@ -222,44 +229,41 @@ static void drop_files(struct pulling *p, const char *model) {
   unlink(p->download);
 }
 
-// Catches a web page saved under a model's name.  llama2.c files have no mark to look for.
-static bool check_mark(struct pulling *p, const char *path, const char *named) {
-  char mark[4] = "";
-  if (strcmp(store_model_file(named), "model.gguf") != 0) return true;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  bool good = file >= 0 && read(file, mark, sizeof mark) == 4 && memcmp(mark, "GGUF", 4) == 0;
-  if (file >= 0) close(file);
-  if (good) return true;
-  drop_files(p, path);
-  return error_set(p->e, ERROR_INPUT, "%s is not a GGUF file: it does not begin with \"GGUF\"",
-                   named);
+// Catches a web page under a model's name, a file that was cut short, an architecture that Motley
+// does not have: now, and not when it is served.
+static bool check_model(struct pulling *p, const char *path, const char *named) {
+  struct error why = {0};
+  const struct store_pull *pull = p->pull;
+  if (!pull->check || pull->check(pull->context, path, &why)) return true;
+  if (why.kind == ERROR_INPUT || why.kind == ERROR_UNSUPPORTED) drop_files(p, path);
+  return error_set(p->e, why.kind, "%s: %s", named, why.text);
 }
 
-static bool describe(struct pulling *p, const struct store_plan *plan, const char *path,
-                     const char *named, struct store_model *m) {
-  struct stat info;
-  const struct world *w = world_real();
-  *m = (struct store_model){.path = (char *)(uintptr_t)path,
-                            .source = (char *)(uintptr_t)plan->source};
-  if (p->pull->name)
-    memcpy(m->name, p->pull->name, strlen(p->pull->name) + 1);
-  else
-    store_name_from_file(named, m->name);
-  store_report(p->pull, "checking", 0, 0, NULL);
-  if (stat(path, &info) < 0) return error_set_errno(p->e, errno, "cannot look at %s", path);
-  if (!fetch_sha256_file(path, m->sha256, p->e)) return false;
-  m->bytes = (uint64_t)info.st_size;
-  m->pulled_ms = w->wall_ms(w->context);
-  if (!p->pull->sha256 || strcasecmp(p->pull->sha256, m->sha256) == 0) return true;
-  drop_files(p, path);
-  return fail_digest(p, named, m->sha256, p->pull->sha256);
+// Who has a name; false when it is free.
+static bool find_owner(struct pulling *p, const char *name, struct store_model *there) {
+  const char *folder = arena_print(&p->memory, "%s/%s", p->store->models, name);
+  return store_manifest_read(folder, name, there, NULL);
+}
+
+// The name that the person gave; else the file's, without its weight type unless another source has
+// the name so: two weight types of one model can lie side by side.
+static void choose_name(struct pulling *p, const char *file, char name[96]) {
+  struct store_model there;
+  if (p->pull->name) {
+    memcpy(name, p->pull->name, strlen(p->pull->name) + 1);
+    return;
+  }
+  store_name_from_file(file, name);
+  store_name_drop_type(name);
+  if (!find_owner(p, name, &there)) return;
+  if (!is_same_source(p->source, there.source)) store_name_from_file(file, name);
+  store_model_clear(&there);
 }
 
 // The name must be free, or belong to the same source (then the new one takes its place).
 static bool check_name(struct pulling *p, const char *name) {
   struct store_model there;
-  const char *folder = arena_print(&p->memory, "%s/%s", p->store->models, name);
-  if (!store_manifest_read(folder, name, &there, NULL)) return true;
+  if (!find_owner(p, name, &there)) return true;
   bool same = is_same_source(p->source, there.source);
   if (!same)
     error_set(p->e, ERROR_INPUT,
@@ -270,12 +274,30 @@ static bool check_name(struct pulling *p, const char *name) {
   return same;
 }
 
+// The digest is taken of the file as it lies on disk, not of the bytes as they came: that is
+// what a later check compares.
+static bool describe(struct pulling *p, const struct store_plan *plan, const char *path,
+                     const char *named, struct store_model *m) {
+  struct stat info;
+  const struct world *w = world_real();
+  *m = (struct store_model){.path = (char *)(uintptr_t)path,
+                            .source = (char *)(uintptr_t)plan->source};
+  choose_name(p, named, m->name);
+  store_report(p->pull, "checking", 0, 0, NULL);
+  if (stat(path, &info) < 0) return error_set_errno(p->e, errno, "cannot look at %s", path);
+  if (!fetch_sha256_file(path, m->sha256, p->e)) return false;
+  m->bytes = (uint64_t)info.st_size;
+  m->pulled_ms = w->wall_ms(w->context);
+  if (!p->pull->sha256 || strcasecmp(p->pull->sha256, m->sha256) == 0) return true;
+  drop_files(p, path);
+  return fail_digest(p, named, m->sha256, p->pull->sha256);
+}
+
 // Tells about a taken name before anything is fetched, where the name is known by then.
 static bool check_name_early(struct pulling *p, const struct store_plan *plan) {
   char name[96];
-  if (p->pull->name) return check_name(p, p->pull->name);
-  if (store_is_archive(plan->file_name)) return true;
-  store_name_from_file(plan->file_name, name);
+  if (!p->pull->name && store_is_archive(plan->file_name)) return true;
+  choose_name(p, plan->file_name, name);
   return check_name(p, name);
 }
 
@@ -286,6 +308,7 @@ static void take_back_model(struct pulling *p, const struct store_plan *plan) {
     rename(arena_print(&p->memory, "%s/%s", p->folder, model), p->download);
 }
 
+// From nothing, or from what an earlier run left, to a folder with a manifest.
 static bool fill_folder(struct pulling *p) {
   struct store_plan plan;
   struct store_model m;
@@ -294,8 +317,8 @@ static bool fill_folder(struct pulling *p) {
   if (plan.note.length && p->pull->note) p->pull->note(p->pull->context, plan.note.data);
   take_back_model(p, &plan);
   bool done = check_name_early(p, &plan) && get_file(p, &plan) &&
-              make_model(p, &plan, &path, &named) && check_mark(p, path, named) &&
-              describe(p, &plan, path, named, &m) && check_name(p, m.name) &&
+              make_model(p, &plan, &path, &named) && describe(p, &plan, path, named, &m) &&
+              check_model(p, path, named) && check_name(p, m.name) &&
               store_manifest_write(p->folder, &m, p->e);
   if (done) unlink(p->download);
   store_plan_clear(&plan);
@@ -350,6 +373,7 @@ static void end(struct pulling *p) {
   arena_clear(&p->memory);
 }
 
+// Arguments are checked before anything is written or asked for.
 bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out,
                       struct error *e) {
   struct pulling p = {.store = s, .pull = pull, .lock = -1, .e = e};

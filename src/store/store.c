@@ -47,6 +47,7 @@ static bool find_home(const char *home, struct buffer *out, struct error *e) {
   return true;
 }
 
+// Touches nothing on disk: a command that only reads must not leave folders behind.
 struct store *store_open(const char *home, struct error *e) {
   struct buffer path = {0}, models = {0};
   if (!find_home(home, &path, e)) {
@@ -100,6 +101,7 @@ static bool add_model(struct store *s, const char *name, struct buffer *list) {
   return good;
 }
 
+// A folder that cannot be used is counted, not hidden and not fatal: the others still work.
 bool store_models(struct store *s, struct store_model **list, int *count, int *broken,
                   struct error *e) {
   struct buffer found = {0};
@@ -123,10 +125,9 @@ void store_models_free(struct store_model *list, int count) {
 
 // ---- resolve
 
-// Changes (a letter put in, left out or replaced) from a to b, whose first parts as long as the
-// shorter one count.
-static int distance(const char *a, const char *b) {
-  int row[97];
+// Fills row[j] with the changes (a letter put in, left out or replaced) that make the first j
+// letters of b of a.  Returns the number of letters of b.
+static int count_changes(const char *a, const char *b, int row[97]) {
   int n = (int)strnlen(a, 96), m = (int)strnlen(b, 96);
   for (int j = 0; j <= m; j++) row[j] = j;
   for (int i = 1; i <= n; i++) {
@@ -139,12 +140,33 @@ static int distance(const char *a, const char *b) {
       row[j] = change < least ? change : least;
     }
   }
+  return m;
+}
+
+static int distance(const char *a, const char *b) {
+  int row[97], m = count_changes(a, b, row);
   return row[m];
+}
+
+// To that beginning of b which is nearest to a.
+static int distance_to_start(const char *a, const char *b) {
+  int row[97], m = count_changes(a, b, row), least = row[0];
+  for (int j = 1; j <= m; j++)
+    if (row[j] < least) least = row[j];
+  return least;
+}
+
+// Whether a name, or its beginning, is so much like what was typed that it may have been meant.
+static bool is_near(const char *typed, const char *name) {
+  size_t length = strlen(typed);
+  return strcasestr(name, typed) ||
+         (length < 97 && distance_to_start(typed, name) <= (int)length / 3);
 }
 
 // How far a listed name is from what was typed: parts of a name are near, whatever their length.
 static int farness(const char *typed, const char *name) {
-  return strcasestr(name, typed) ? 0 : 1 + distance(typed, name);
+  if (strcasestr(name, typed)) return 0;
+  return 1 + 100 * distance_to_start(typed, name) + distance(typed, name);
 }
 
 // "there is no model …; pulled are near, far": the error of store_resolve.
@@ -162,7 +184,10 @@ static bool fail_unknown(struct store *s, const char *typed, struct error *e) {
   for (int i = 0; i < count && i < LISTED_IN_ERRORS; i++)
     buffer_print(&names, "%s%s", i ? ", " : "", list[i].name);
   if (count > LISTED_IN_ERRORS) buffer_print(&names, " and %d more", count - LISTED_IN_ERRORS);
-  if (count)
+  if (count && is_near(typed, list[0].name))
+    error_set(e, ERROR_MISSING, "there is no model or file \"%s\"; did you mean %s? Pulled are: %s",
+              typed, list[0].name, names.data);
+  else if (count)
     error_set(e, ERROR_MISSING, "there is no model or file \"%s\"; pulled are: %s", typed,
               names.data);
   else
@@ -197,6 +222,7 @@ static bool is_model_file(const char *name) {
   return name[0] != '.' && store_model_file(name) && strncmp(name, "tok", 3) != 0;
 }
 
+// Taking one of several would be a guess, so they are listed instead.
 static bool resolve_folder(const char *path, struct store_model *out, struct error *e) {
   DIR *folder = opendir(path);
   if (!folder) return error_set_errno(e, errno, "cannot open %s", path);
@@ -248,6 +274,8 @@ bool store_resolve(struct store *s, const char *model, struct store_model *out, 
 
 // ---- remove
 
+// The folder goes out of sight by one rename before its files are removed: a removal that is cut
+// short leaves no half of a model in the list.
 bool store_remove(struct store *s, const char *name, struct error *e) {
   struct store_model m;
   struct buffer folder = {0}, away = {0};

@@ -13,9 +13,12 @@
 struct store;
 // home NULL = as above; makes folders on first write
 struct store *store_open(const char *home, struct error *e);
+// Releases the handle; nothing on disk changes.
 void store_close(struct store *s);
+// The folder in use, absolute; valid until store_close.
 const char *store_home(const struct store *s);
 
+// One pulled model, or a file that was named.  Owned by who asked for it; store_model_clear.
 struct store_model {
   char name[96];  // "smollm2-135m-instruct"; letters, digits, . _ -
   char *path;     // absolute, of the model file; owned
@@ -24,14 +27,17 @@ struct store_model {
   uint64_t bytes;
   uint64_t pulled_ms;  // wall time
 };
+// Releases path and source; a cleared one is fine.
 void store_model_clear(struct store_model *m);
 // Sorted by name.  Unreadable manifests are skipped and counted in *broken (may be NULL).
 bool store_models(struct store *s, struct store_model **list, int *count, int *broken,
                   struct error *e);
+// Releases the list and what is in it.
 void store_models_free(struct store_model *list, int count);
 // MODEL as commands take it: a file, a folder with one model file in it, or a listed name.  Failure
 // lists what there is, with the nearest name first.
 bool store_resolve(struct store *s, const char *model, struct store_model *out, struct error *e);
+// Removes a listed model and its files; anything else is refused.
 bool store_remove(struct store *s, const char *name, struct error *e);
 
 struct store_pull {
@@ -42,10 +48,13 @@ struct store_pull {
   // A line the person should know, such as which other files there were to choose from.  May be
   // NULL.
   void (*note)(void *context, const char *line);
+  // Whether the file opens as a model, asked before it is listed; e says why not, without the
+  // file's name in front.  ERROR_INPUT and ERROR_UNSUPPORTED mean that it never will, so what was
+  // fetched is removed.  NULL: nothing is checked but digests.
+  bool (*check)(void *context, const char *path, struct error *e);
   void *context;
 };
-// Fetches, verifies (digest; that the file opens as a model is the caller's check) and lists a
-// model.  A second pull of the same source that is complete and intact does nothing.  Interrupted
-// at any point it can be run again.
+// Fetches, verifies and lists a model.  A second pull of the same source that is complete and
+// intact does nothing.  Interrupted at any point it can be run again.
 bool store_pull_model(struct store *s, const struct store_pull *pull, struct store_model *out,
                       struct error *e);

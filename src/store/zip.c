@@ -57,6 +57,8 @@ struct directory {
   uint64_t end;  // where it must have ended: the end record, or the zip64 end record
 };
 
+// From the back, and only where the comment's length reaches no further than the file: a comment
+// may contain the signature.
 static bool find_end(const uint8_t *bytes, size_t length, size_t *at) {
   if (length < END_BYTES) return false;
   size_t last = length - END_BYTES, first = last > COMMENT_MAX ? last - COMMENT_MAX : 0;
@@ -83,6 +85,8 @@ static bool read_end64(const uint8_t *bytes, size_t end, struct directory *d) {
   return true;
 }
 
+// The directory must end where the end record begins, or earlier: it cannot overlap what
+// describes it.
 static bool find_directory(const uint8_t *bytes, size_t length, struct directory *d) {
   size_t end;
   if (!find_end(bytes, length, &end)) return false;
@@ -117,6 +121,7 @@ static bool read_zip64(const uint8_t *extra, size_t length, uint64_t *const valu
   return !needed;
 }
 
+// Motley never makes a path of these names. A package that has such a one is not honest, though.
 static bool is_safe_name(struct str name) {
   if (!name.length || name.data[0] == '/') return false;
   if (memchr(name.data, 0, name.length) || memchr(name.data, '\\', name.length)) return false;
@@ -165,6 +170,7 @@ static bool read_record(struct store_zip *z, const struct directory *d, uint64_t
   return is_safe_name(entry->name) && check_local(z, offset, d->offset, entry);
 }
 
+// The count is checked against the directory's size before memory is taken for it.
 bool store_zip_open(struct store_zip *z, const uint8_t *bytes, size_t length, struct error *e) {
   struct directory d;
   *z = (struct store_zip){.bytes = bytes, .length = length};
@@ -218,6 +224,7 @@ static bool hand_over(struct unpacking *u, const uint8_t *data, size_t length, s
   return u->sink(u->context, data, length, e);
 }
 
+// In pieces, so that the sink can report progress and stop.
 static bool copy_stored(struct unpacking *u, const uint8_t *data, struct error *e) {
   while (u->done < u->entry->packed) {
     uint64_t left = u->entry->packed - u->done;
@@ -236,6 +243,7 @@ static int inflate_piece(z_stream *stream, const uint8_t *end, uint8_t *output) 
   return inflate(stream, Z_NO_FLUSH);
 }
 
+// The stream must end exactly with its data: bytes behind it are as suspect as missing ones.
 static bool inflate_all(struct unpacking *u, const uint8_t *data, struct error *e) {
   z_stream stream = {.next_in = data};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
@@ -257,6 +265,8 @@ static bool inflate_all(struct unpacking *u, const uint8_t *data, struct error *
   return good;
 }
 
+// All that can be known before unpacking is checked before: a bomb declares a size its data
+// cannot have, or is stopped at the size it declared.
 bool store_zip_unpack(const struct store_zip *z, const struct store_zip_entry *entry,
                       sink_function *sink, void *context, struct error *e) {
   struct unpacking u = {.entry = entry, .sink = sink, .context = context};

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """stories260K: 256 greedy tokens equal llama2.c's published text byte for byte, with every instruction set forced,
 with one and with two threads."""
-import sys
+import re, sys
 sys.path.insert(0, 'test')
-from support.motley import Checks, run, stories
+from support.motley import Checks, Server, run, stories
 
 c = Checks()
 model, expected = stories(), open(stories('stories260K.greedy.txt'), 'rb').read()
@@ -15,4 +15,10 @@ for isa in ('portable', 'avx2', 'avx512'):
             continue
         c.check('greedy text, %s, %s threads' % (isa, threads), r.returncode == 0 and r.stdout == expected,
                 '%r %r' % (r.stdout[:200], r.stderr[:200]))
+
+r = run('run', model, '-p', 'Once', '-n', '8', '--temp', '0', '--json')
+rates = re.findall(rb'"(?:prefill|decode)_tok_s":([^,}]+)', r.stdout)
+c.check('rates have six digits', len(rates) == 2 and all(len(re.sub(rb'\D', b'', x)) <= 7 for x in rates), r.stdout)
+with Server(model, '--host', 'localhost') as s:
+    c.check('--host localhost', s.get('/healthz')[0] == 200, s.output())
 c.finish()

@@ -166,6 +166,24 @@ static void bad_requests_name_the_field(void **state) {
   engine_free(en);
 }
 
+static void no_context_longer_than_the_models_is_advised(void **state) {
+  (void)state;
+  struct fixture f;
+  int32_t ids[FAKE_POSITIONS];
+  const struct {
+    int context;
+    const char *says;
+  } cases[] = {{64, "larger context"}, {0, "the model has no longer context"}};
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    struct engine *en = start(&f, (struct engine_options){.context = cases[i].context}, 256);
+    struct engine_request r = greedy(prompt_of(ids, FAKE_POSITIONS), FAKE_POSITIONS, 0);
+    struct error e = {0};
+    assert_null(engine_submit(en, &r, NULL, NULL, &e));
+    if (!strstr(e.text, cases[i].says)) fail_msg("\"%s\" lacks \"%s\"", e.text, cases[i].says);
+    engine_free(en);
+  }
+}
+
 static void full_queue_is_busy(void **state) {
   (void)state;
   struct fixture f;
@@ -205,6 +223,8 @@ static void options_fit_each_other(void **state) {
       {{.step_tokens = 8}, 64u << 20, {4096, 8, 256, 8, 1024}, ""},
       {{.context = 200}, 4 * 256 * 10, {0}, "lower the engine option context or raise cache_bytes"},
       {{0}, 1000, {0}, "raise cache_bytes"},
+      {{.context = 16, .cache_bytes = 2560}, 2560, {16, 16, 256, 512, 10}, ""},
+      {{.cache_bytes = 4ull << 40}, 64u << 20, {0}, "only 64.0 MiB of memory are free"},
       {{.context = 5000}, 64u << 20, {0}, "context: 5000"},
       {{.context = 1}, 64u << 20, {0}, "context: 1 "},
       {{.sequences = -1}, 64u << 20, {0}, "sequences: -1"},
@@ -548,6 +568,7 @@ static void figures_tell_speed_and_forget_it(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bad_requests_name_the_field),
+      cmocka_unit_test(no_context_longer_than_the_models_is_advised),
       cmocka_unit_test(full_queue_is_busy),
       cmocka_unit_test(options_fit_each_other),
       cmocka_unit_test(a_full_stream_pauses_only_itself),

@@ -9,6 +9,7 @@
 
 Each case goes through the C program test_model_template_cases, which compares byte by byte.
 """
+import copy
 import datetime
 import glob
 import json
@@ -73,11 +74,15 @@ def make_environment():
 ENV = make_environment()
 
 
+SETS = dict(CONVERSATIONS, snippets=VARIABLES)
+
+
 def expect(name, source, variables):
-    """One case with what jinja2 makes of it."""
+    """One case with what jinja2 makes of it; `variables` names one of SETS."""
     case = {"name": name, "template": source, "variables": variables, "now_ms": NOW_MS}
     try:
-        text = ENV.from_string(source).render(**variables)
+        # a copy, since the filter indent adds a newline to a list in place
+        text = ENV.from_string(source).render(**copy.deepcopy(SETS[variables]))
         text.encode()
         case["output"] = text
     except Raised as error:
@@ -87,10 +92,18 @@ def expect(name, source, variables):
     return case
 
 
+def write(cases, file):
+    """A line for each set of variables that the cases use, and one for each case."""
+    used = {case["variables"] for case in cases}
+    line = lambda value: json.dumps(value, ensure_ascii=False)  # noqa: E731
+    file.write('{"variables": {\n' + ",\n".join(f"{line(n)}: {line(v)}" for n, v in SETS.items() if n in used))
+    file.write('\n}, "cases": [\n' + ",\n".join(map(line, cases)) + "\n]}\n")
+
+
 def run(cases, what):
     print(f"{what}: {len(cases)} cases, {sum('output' in c for c in cases)} with a text")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(cases, file)
+        write(cases, file)
         file.flush()
         program = os.path.join(os.environ.get("MOTLEY_BUILD", "build/asan"), "test_model_template_cases")
         environment = dict(os.environ, MOTLEY_TEMPLATE_CASES=file.name)
@@ -100,29 +113,29 @@ def run(cases, what):
 def store(cases, name):
     os.makedirs(STORE, exist_ok=True)
     with open(f"{STORE}/{name}.json", "w") as file:
-        file.write("[\n" + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]\n")
+        write(cases, file)
 
 
 def main():
     os.environ["TZ"] = "UTC"
-    snippets = [expect(source[:60], source, VARIABLES) for source in SNIPPETS]
-    chats = [expect(f"{name} / {about}", source, variables)
-             for name, source in CHATS.items() for about, variables in CONVERSATIONS.items()]
+    snippets = [expect(source[:60], source, "snippets") for source in SNIPPETS]
+    chats = [expect(f"{name} / {about}", source, about)
+             for name, source in CHATS.items() for about in CONVERSATIONS]
     if "--store" in sys.argv:
         store(snippets, "snippets")
         store(chats, "chats")
     good = run(snippets, "snippets") and run(chats, "chats")
     count, seed = int(os.environ.get("MOTLEY_TEMPLATE_RANDOM", "1000")), int(os.environ.get("MOTLEY_TEMPLATE_SEED", "1"))
     sources = template_random.expressions(count, seed) + template_random.programs(count, seed)
-    good = run([expect(source, source, VARIABLES) for source in sources], f"random, seed {seed}") and good
+    good = run([expect(source, source, "snippets") for source in sources], f"random, seed {seed}") and good
     folder = os.environ.get("MOTLEY_TEMPLATE_FOLDER")
     if folder:
         found = []
         for path in sorted(glob.glob(folder + "/*.jinja")):
             with open(path) as file:
                 source = file.read()
-            found += [expect(f"{os.path.basename(path)} / {about}", source, variables)
-                      for about, variables in CONVERSATIONS.items()]
+            found += [expect(f"{os.path.basename(path)} / {about}", source, about)
+                      for about in CONVERSATIONS]
         good = run(found, folder) and good
     return 0 if good else 1
 

@@ -186,6 +186,8 @@ VARIABLES = {
     "people": [{"name": "Ann", "age": 31, "pet": {"kind": "cat"}}, {"name": "bob", "age": 25, "pet": {"kind": "dog"}},
                {"name": "Cid", "age": 31, "pet": {"kind": "cat"}}],
     "tree": [{"v": 1, "kids": [{"v": 2, "kids": []}, {"v": 3, "kids": [{"v": 4, "kids": []}]}]}, {"v": 5, "kids": []}],
+    "letters": "".join(chr(c) for c in [*range(0x80, 0x590), *range(0x10A0, 0x1100), *range(0x1E00, 0x2000),
+                                        *range(0x10400, 0x10450)]),
     "html": "<a href=\"x\">'&'</a>", "text": "line one\nline two\n\nline four\n",
 }
 
@@ -256,6 +258,7 @@ l[0], l[-1], l[5], l[-5] is defined, l['0'] is defined, l.0, l.1, (1, 2, 3)[1], 
 l[1.0] is defined, l[true], l[none] is defined
 l[5].x
 l[1:], l[:2], l[::-1], l[::2], l[-2:], l[5:], l[:-1], l[2:0:-1], s[1:4], s[::-1], u[6:], u[::-1], u[-3:], (1, 2, 3)[1:], s[:5][1], s[100:], s[-100:3]
+l[:-9:-1], l[-2:-9:-1], l[-9:9], l[9:-9:-2], s[:-99:-3], range(5)[:-9:-1]|list, range(5)[-9:2]|list, l[2:1], l[1:2:5]
 l[::0]
 l['a':]
 d['a':] is defined
@@ -320,6 +323,9 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 'a' % (), 'a' % {}, 'a' % []
 '%s and %s'|format(1, 'b'), '%(x)s'|format(x=5), '%.3f'|format(f), '%s'|format(l)
 (1.0).is_integer(), (1.5).is_integer(), l.index(1), l.count(3), (1, 2, 1).count(1), (5, 6).index(6)
+letters.upper() == letters, letters.upper(), letters.lower(), letters|list|select('upper')|join, letters|list|select('lower')|join
+'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d' % (5, 'a', 5, 'a', 2.25, 5), '%+x|%#o|%.3d|%5.3d' % (255, 8, 5, 5)
+(range(60)|list + range(60)|list)|unique|list|length, (range(40)|map('string')|list * 2)|unique|join(','), dict(range(50)|map('string')|batch(2))['48'], dict(range(50)|batch(2))[48], dict(range(50)|batch(2)|list)|length, {'a': 1}|length
 l.index(9)
 l.append(4)
 l.pop()
@@ -348,6 +354,9 @@ l|join, l|join(','), l|join(', ') , s|join('-'), [1, none, true, 1.5]|join('|'),
 5|join
 l|sort, l|sort(reverse=true), words|sort, words|sort(case_sensitive=true), words|sort(reverse=true), people|sort(attribute='age')|map(attribute='name')|list, people|sort(attribute='age,name')|map(attribute='name')|list, people|sort(true, false, 'age')|map(attribute='name')|list, people|sort(attribute='pet.kind')|map(attribute='name')|list, s|sort, d|sort, [true, 0, 2, -1.5]|sort
 [1, 'a']|sort
+l|sort(attribute='nope'), [{'a': 1}, {'b': 2}]|sort(attribute='x')|length, [{}]|sort(attribute='x')
+[{'a': 1}, {}]|sort(attribute='a')
+[none]|sort, [none, none]|sort
 [none, 1]|sort
 5|sort
 d|dictsort, d|dictsort(true), {'b': 2, 'a': 3, 'c': 1}|dictsort(by='value'), {'b': 2, 'a': 3}|dictsort(reverse=true), {'B': 1, 'a': 2, 'C': 3}|dictsort(case_sensitive=true), {}|dictsort
@@ -408,6 +417,8 @@ text|indent, text|indent(2), text|indent(2, true), text|indent(2, blank=true), t
 5|indent
 'foo bar baz qux'|truncate(9), 'foo bar baz qux'|truncate(9, true), 'foo bar baz qux'|truncate(11), 'foo bar baz qux'|truncate(11, false, '...', 0), 'abc'|truncate(3), 'ééééééééééééé'|truncate(5, true, '…'), 'foobarbazqux'|truncate(6, leeway=0), 'a b c d e f'|truncate(6, end='', leeway=0)
 s|truncate(2)
+l|truncate(9), undefined_name|truncate, s|truncate(9223372036854775807), s.center(-9223372036854775807), s.zfill(-9223372036854775807), s.find('o', -9223372036854775807), s[-9223372036854775807:9223372036854775807], l[::9223372036854775807]
+('<b>'|e).replace('b', '<'), ('<b>'|safe).replace('b', '<'|safe), ('a'|safe).upper().lower().title().strip('x') + '<', ('a b'|safe).split()[0] + '<', ('%s'|safe)|format('<'), '{}'.format('<'|safe), ('a'|safe).join(['b', 'c']) + '<'
 s|wordcount, 'a-b c_d  é'|wordcount, ''|wordcount, u|wordcount
 s|center(20) ~ '|', 'x'|center(4) ~ '|', 'x'|center(5) ~ '|'
 'a b/c?d=é&~'|urlencode, {'a b': 'c/d', 'x': 1}|urlencode, [('a', 1), ('b', 'ü')]|urlencode, 5|urlencode
@@ -419,6 +430,8 @@ s|upper(1)
 s|trim(nope=1)
 s|default('a', 'b', 'c')
 s|replace(old='a', old='b')
+s|replace('o', 'x', old='l')
+s|default('a', default_value='b')
 n is odd, n is even, 8 is even, n is divisibleby 7, n is divisibleby(2), 0 is even, -1 is odd, 1.0 is odd, true is odd
 'a' is odd
 n is divisibleby 0
@@ -510,7 +523,7 @@ STATEMENTS = [
     "{% set ns = namespace() %}{% set ns.a = 1 %}{% set ns.b = ns.a + 1 %}{{ ns.a }}{{ ns.b }}", "{% set d.x = 1 %}", "{% set nope.x = 1 %}", "{% set ns = namespace(l=[]) %}{% for x in l %}{% set ns.l = ns.l + [x * 2] %}{% endfor %}{{ ns.l }}", "{% set x = %}", "{% set = 1 %}", "{% set 1 = 2 %}", "{% set x y %}", "{% set true = 1 %}", "{% set x %}a", "{% set ns = namespace() %}{% set ns.a, y = 1, 2 %}{{ ns.a }}{{ y }}", "{% set ns = namespace() %}{% set ns.t %}abc{% endset %}{{ ns.t }}",
     "{{ x }}{% set x = 1 %}{{ x }}", "{% set s = s ~ '!' %}{{ s }}", "{% set range = 5 %}{{ range }}", "{% set items = d.items() %}{% for k, v in items %}{{ k }}{% endfor %}{% for k, v in items %}{{ v }}{% endfor %}",
     # macro, call, filter, with, generation
-    "{% macro m(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ m(1) }} {{ m(1, 3) }} {{ m(b=5, a=4) }} {{ m() }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}", "{% macro m(a, b=a ~ '!') %}{{ b }}{% endmacro %}{{ m('x') }}", "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}", "{% macro m(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ m(1, 2, 3) }}", "{% macro m(a, b) %}{{ b is defined }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ m(1) }} {{ m(1, 3) }} {{ m(b=5, a=4) }} {{ m() }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}", "{% macro m(a, b=a ~ '!') %}{{ b }}{% endmacro %}{{ m('x') }}", "{% macro m(a=b, b=1) %}{{ a }}{{ b }}{% endmacro %}{{ m() }}{{ m(b=3) }}{{ m(4) }}", "{% set a = 1 %}{% macro m(a=a) %}{{ a is defined }}{% endmacro %}{{ m() }}", "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}", "{% macro m(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ m(1, 2, 3) }}", "{% macro m(a, b) %}{{ b is defined }}{% endmacro %}{{ m(1) }}",
     "{% macro m(a) %}{{ a.x }}{% endmacro %}{{ m() }}", "{% macro m(b=1, a) %}{% endmacro %}", "{% macro fact(n) %}{{ n }}{% if n > 1 %}*{{ fact(n - 1) }}{% endif %}{% endmacro %}{{ fact(5) }}", "{% macro loop_forever(n) %}{{ loop_forever(n) }}{% endmacro %}{{ loop_forever(1) }}", "{% macro m() %}{% set q = 1 %}{{ q }}{{ s }}{% endmacro %}{{ m() }}{{ q }}", "{% set v = 1 %}{% macro m() %}{{ v }}{% endmacro %}{% set v = 2 %}{{ m() }}", "{% macro m() %}{{ later }}{% endmacro %}{% set later = 3 %}{{ m() }}", "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}B{% endmacro %}{{ a() }}", "{{ m() }}{% macro m() %}x{% endmacro %}",
     "{% for x in l %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% endfor %}", "{% macro m() -%}\n  a\n  {%- endmacro %}[{{ m() }}]", "{% macro m(x) %}{% for y in x %}{{ y }}{% endfor %}{% endmacro %}{{ m(l)|upper }}{{ m('ab') ~ m('cd') }}", "{{ m }}{% macro m() %}{% endmacro %}{{ m is callable }}{{ m.name }}{{ m }}",
     "{% macro m() %}[{{ caller() }}]{% endmacro %}{% call m() %}x{{ s }}{% endcall %}", "{% macro m(l) %}{% for x in l %}{{ caller(x, loop.index) }}{% endfor %}{% endmacro %}{% call(a, b) m(l) %}{{ a }}:{{ b }} {% endcall %}", "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}", "{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}", "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}", "{% call s %}{% endcall %}", "{% macro m(x) %}{{ x }}{{ caller(y=2) }}{% endmacro %}{% call(y, z=3) m(1) %}{{ y }}{{ z }}{% endcall %}", "{% macro o() %}<{{ caller() }}>{% endmacro %}{% macro i() %}({{ caller() }}){% endmacro %}{% call o() %}{% call i() %}x{% endcall %}{% endcall %}", "{% macro m(*a) %}{% endmacro %}", "{% macro m(a, a) %}{{ a }}{% endmacro %}", "{% macro m(caller) %}{{ caller }}{% endmacro %}{{ m(1) }}", "{% macro m(caller=none) %}{{ caller() if caller else 'no' }}{% endmacro %}{{ m() }}{% call m() %}c{% endcall %}",

@@ -2,11 +2,12 @@
 //
 // test_template_cases.c: templates rendered with variables give the text that Jinja on Python gave.
 //
-// A case file is a JSON array of {"name", "template", "variables", "now_ms", and "output" or
-// "error"}.  "error" says that Jinja failed; when it is not empty the template raised it itself and
-// the text must be the same.  The files in test/model/template/ were written by
-// test/model/template.test.py with the real jinja2; MOTLEY_TEMPLATE_CASES names one more file,
-// which that script uses for the cases it makes on the spot.
+// A case file is a JSON object: "variables", named sets of variables, and "cases", an array of
+// {"name", "template", "variables" (the name of a set), "now_ms", and "output" or "error"}. "error"
+// says that Jinja failed; when it is not empty the template raised it itself and the text must be
+// the same.  The files in test/model/template/ were written by test/model/template.test.py with the
+// real jinja2; MOTLEY_TEMPLATE_CASES names one more file, which that script uses for the cases it
+// makes on the spot.
 
 #include "support/check.h"
 
@@ -46,13 +47,14 @@ static bool matches(const json_t *wanted, const json_t *error, bool rendered,
   return false;
 }
 
-static bool check_case(const json_t *c) {
+static bool check_case(const json_t *c, const json_t *sets) {
   struct error e = {0};
   struct buffer out = {0};
   struct str source = str_of(text_at(c, "template"));
   struct template *t = template_parse(source, &e);
   uint64_t now = (uint64_t)json_integer_value(json_object_get(c, "now_ms"));
-  bool rendered = t && template_render(t, json_object_get(c, "variables"), now, &out, &e);
+  bool rendered =
+      t && template_render(t, json_object_get(sets, text_at(c, "variables")), now, &out, &e);
   bool good =
       matches(json_object_get(c, "output"), json_object_get(c, "error"), rendered, &out, &e);
   good = good && (rendered || (out.length == 0 && e.text[0] && !strchr(e.text, '\n')));
@@ -64,13 +66,15 @@ static bool check_case(const json_t *c) {
 
 static void check_file(const char *path) {
   json_error_t why;
-  json_t *cases = json_load_file(path, 0, &why);
+  json_t *file = json_load_file(path, 0, &why);
+  const json_t *cases = json_object_get(file, "cases"), *sets = json_object_get(file, "variables");
   if (!cases) fail_msg("%s: %s", path, why.text);
   size_t bad = 0;
-  for (size_t i = 0; i < json_array_size(cases); i++) bad += !check_case(json_array_get(cases, i));
+  for (size_t i = 0; i < json_array_size(cases); i++)
+    bad += !check_case(json_array_get(cases, i), sets);
   assert_true(json_array_size(cases) > 0);
   print_message("%s: %zu cases, %zu differ\n", path, json_array_size(cases), bad);
-  json_decref(cases);
+  json_decref(file);
   assert_int_equal(bad, 0);
 }
 

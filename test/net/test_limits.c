@@ -148,6 +148,53 @@ static void heads_are_bounded(void **state) {
   stop(&f);
 }
 
+static int send_part_of_body(int port, size_t length) {
+  struct buffer part = {0};
+  int fd = client_connect(port);
+  buffer_add_text(&part, POST "Content-Length: 1000000\r\n\r\n");
+  while (length--) buffer_add_char(&part, 'x');
+  assert_true(client_send(fd, buffer_str(&part)));
+  buffer_clear(&part);
+  return fd;
+}
+
+static int status_of_body(int port, size_t length) {
+  struct buffer request = {0};
+  struct client_response r;
+  buffer_print(&request, POST "Content-Length: %zu\r\n\r\n", length);
+  while (length--) buffer_add_char(&request, 'x');
+  client_once(port, buffer_str(&request), &r);
+  int status = r.status;
+  client_clear(&r);
+  buffer_clear(&request);
+  return status;
+}
+
+// Asks until the server has seen what other clients did; true when the status came.
+static bool large_body_gets(int port, int status) {
+  for (int i = 0; i < 500; i++, usleep(10000))
+    if (status_of_body(port, 900000) == status) return true;
+  return false;
+}
+
+// Two clients fill the room with bodies that never end.  Large requests of others are told so,
+// small ones are answered, and when the two have gone all is as before.
+static void bodies_are_bounded_together(void **state) {
+  (void)state;
+  struct fixture f;
+  struct net_http_limits limits = {.body_bytes = 1u << 20, .bodies_bytes = 1600000};
+  start_with(&f, &limits, false);
+  int one = send_part_of_body(f.port, 900000), two = send_part_of_body(f.port, 400000);
+  assert_true(large_body_gets(f.port, 503));
+  assert_int_equal(status_of_body(f.port, 1000), 200);
+  assert_int_equal(status_of_body(f.port, 900000), 503);
+  close(one);
+  close(two);
+  assert_true(large_body_gets(f.port, 200));
+  for (int i = 0; i < 5; i++) assert_int_equal(status_of_body(f.port, 900000), 200);
+  stop(&f);
+}
+
 static void chunk_framing_is_bounded(void **state) {
   (void)state;
   struct fixture f;
@@ -330,6 +377,7 @@ int main(void) {
       cmocka_unit_test(malformed_requests_get_their_status),
       cmocka_unit_test(refusals_arrive_while_the_body_is_sent),
       cmocka_unit_test(heads_are_bounded),
+      cmocka_unit_test(bodies_are_bounded_together),
       cmocka_unit_test(chunk_framing_is_bounded),
       cmocka_unit_test(slow_requests_time_out),
       cmocka_unit_test(readers_that_stop_are_cut_off),

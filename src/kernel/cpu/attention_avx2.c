@@ -12,6 +12,7 @@ static const uint16_t *page_of(const struct kv_view *v, int position) {
   return (const uint16_t *)(v->base + page * v->page_bytes);
 }
 
+// One page of keys: 16 scores, in two registers, for each query.
 TILE void scores_tile(const uint16_t *page, const float *q, int queries, int head_dim,
                       float *scores) {
   __m256 sums[TILE_QUERIES][HALVES];
@@ -45,8 +46,8 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
     scores_tile(page_of(k, first + j), q, queries, k->head_dim, scores + j);
 }
 
-void kernel_avx2_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                  int queries, float *scores) {
+static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
+                             int queries, float *scores) {
   int i = 0;
   for (; i + 6 <= queries; i += 6)
     scores_run(k, first, keys, q + i * QUERY_STRIDE, 6, scores + i * SEGMENT_TOKENS);
@@ -70,6 +71,7 @@ struct values_job {
   bool add;
 };
 
+// 16 dimensions from `begin` on, over all keys; where fewer are left the rest is masked.
 TILE void values_tile(const struct values_job *j, const float *p, int queries, int begin,
                       float *out) {
   int head_dim = j->v->head_dim, left = head_dim - begin;
@@ -107,12 +109,13 @@ TILE void values_run(const struct values_job *j, const float *p, int queries, fl
     values_tile(j, p, queries, begin, out + begin);
 }
 
-void kernel_avx2_attention_values(const struct kv_view *v, int first, int from, int to,
-                                  const float *p, int queries, bool add, float *out) {
+static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
+                             int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, add};
   int i = 0;
   for (; i + 6 <= queries; i += 6) values_run(&j, p + i * SEGMENT_TOKENS, 6, out + i * v->head_dim);
   for (; i + 3 <= queries; i += 3) values_run(&j, p + i * SEGMENT_TOKENS, 3, out + i * v->head_dim);
   for (; i < queries; i++) values_run(&j, p + i * SEGMENT_TOKENS, 1, out + i * v->head_dim);
 }
+const struct attention_leaves kernel_avx2_attention = {attention_scores, attention_values};
 #endif

@@ -30,6 +30,8 @@ struct tile_pages {
   const uint16_t *page[PAGES_MAX], *next[PAGES_MAX];
 };
 
+// `width` pages of keys, 16 scores each, for every query.  Narrow tiles are those of decoding:
+// there the keys come from memory, and the next tile's are asked for.
 TILE void scores_tile(const struct tile_pages *k, int width, const float *q, int queries,
                       int head_dim, float *scores) {
   __m512 sums[QUERY_TILE][PAGES_MAX];
@@ -80,8 +82,9 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
   }
 }
 
-void kernel_avx512_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                    int queries, float *scores) {
+// Cuts the queries into tiles whose sums fill the registers: 12 × 2 pages down to 1 × 4.
+static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
+                             int queries, float *scores) {
   for (int done = 0; queries > 0; q += done * QUERY_STRIDE, scores += done * SEGMENT_TOKENS) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
     switch (done) {
@@ -159,8 +162,9 @@ TILE void values_run(const struct values_job *j, int queries, int width) {
     values_tile(j, queries, begin, width);
 }
 
-void kernel_avx512_attention_values(const struct kv_view *v, int first, int from, int to,
-                                    const float *p, int queries, bool add, float *out) {
+// Cuts the queries as attention_scores does, with strips of dimensions in place of pages.
+static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
+                             int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, p, add, out};
   for (int done; queries > 0; queries -= done) {
     done = queries >= 12 ? 12 : queries >= 8 ? 8 : queries >= 4 ? 4 : queries;
@@ -176,4 +180,5 @@ void kernel_avx512_attention_values(const struct kv_view *v, int first, int from
     j.out += done * v->head_dim;
   }
 }
+const struct attention_leaves kernel_avx512_attention = {attention_scores, attention_values};
 #endif

@@ -60,11 +60,11 @@ static inline __m256 exponential(__m256 x) {
                              _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
   r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
-  __m256 p = _mm256_set1_ps(1 / 720.0f);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 120.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 24.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1 / 6.0f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+  __m256 p = _mm256_set1_ps(1.3843649e-3f);
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.374156e-3f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1668e-2f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666432e-1f));
+  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.9999994e-1f));
   p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
   p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
   __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1);
@@ -75,34 +75,8 @@ static inline __m256 exponential(__m256 x) {
   return _mm256_mul_ps(p, _mm256_castsi256_ps(second));
 }
 
-// The leaves, one per row of struct kernel_leaves; leaves_avx2.c holds the table.
-void kernel_avx2_convert_q8(const float *x, int64_t columns, void *out);
-void kernel_avx2_convert_f16(const float *x, int64_t columns, void *out);
-void kernel_avx2_convert_bf16(const float *x, int64_t columns, void *out);
-void kernel_avx2_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                            int64_t columns, uint8_t *panel);
-void kernel_avx2_unpack_bf16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel);
-void kernel_avx2_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel);
-void kernel_avx2_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel);
-void kernel_avx2_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel);
-product_function kernel_avx2_few_f32, kernel_avx2_few_f16, kernel_avx2_few_bf16;
-product_function kernel_avx2_few_q4_0, kernel_avx2_few_q4_1, kernel_avx2_few_q8_0;
-product_function kernel_avx2_many_f32;
-product_function kernel_avx2_many_q4_0, kernel_avx2_many_q4_1, kernel_avx2_many_q8_0;
-void kernel_avx2_attention_scores(const struct kv_view *k, int first, int keys, const float *q,
-                                  int queries, float *scores);
-void kernel_avx2_attention_softmax(float *p, int keys, float *maximum, float *sum);
-void kernel_avx2_attention_values(const struct kv_view *v, int first, int from, int to,
-                                  const float *p, int queries, bool add, float *out);
-void kernel_avx2_scale(const float *x, float a, int n, float *y);
-void kernel_avx2_blend(float *into, float a, const float *from, float b, int n);
-void kernel_avx2_to_f16(const float *x, int n, uint16_t *out);
-void kernel_avx2_rms_norm(const float *x, const float *weight, float epsilon, int columns,
-                          float *y);
-void kernel_avx2_rotate(float *x, const float *cosine, const float *sine, int pairs);
-void kernel_avx2_silu_multiply(float *gate, const float *up, int64_t n);
-void kernel_avx2_add(float *x, const float *y, int64_t n);
+// What the files of this instruction set give to the table in leaves_avx2.c.
+extern const struct row_leaves kernel_avx2_rows;
+extern const struct attention_leaves kernel_avx2_attention;
+extern const struct product_leaf kernel_avx2_f32, kernel_avx2_f16, kernel_avx2_bf16;
+extern const struct product_leaf kernel_avx2_q4_0, kernel_avx2_q4_1, kernel_avx2_q8_0;

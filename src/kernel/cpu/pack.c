@@ -99,6 +99,8 @@ static void pack_block_row(const struct pack_job *j, const uint8_t *row, int r, 
   }
 }
 
+// Threads take whole groups, so nobody shares a cache line; rows that do not exist stay zero, as
+// kernel_memory_take gave them.
 static void pack_groups(void *context, int index, int count) {
   const struct pack_job *j = context;
   size_t row_bytes = kernel_row_bytes(j->dtype, j->columns);
@@ -128,6 +130,7 @@ static bool check_shape(enum kernel_dtype t, int64_t rows, int64_t columns, stru
   return true;
 }
 
+// Also makes sure that scratch holds one token of this width: products rely on it.
 bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64_t rows,
                         int64_t columns, const void *source, struct kernel_weight *out,
                         struct error *e) {

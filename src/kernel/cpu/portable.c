@@ -39,6 +39,7 @@ static float round_f16(float x) { return number_f16_to_f32(number_f32_to_f16(x))
 // To nearest, ties to even; what no int8 can hold is -128.
 static int8_t to_int8(float x) { return x >= -128.5f && x <= 127.5f ? (int8_t)lrintf(x) : -128; }
 
+// What the comment of kernel_matmul prescribes, word for word.
 static void convert_q8(const float *x, int64_t columns, void *out) {
   struct q8_block *block = out;
   for (int64_t b = 0; b < columns / BLOCK_COLUMNS; b++, x += BLOCK_COLUMNS, block++) {
@@ -82,6 +83,7 @@ static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first
     read_f16(group + (first + c) * GROUP_ROWS * 2, (float *)panel + c * GROUP_ROWS);
 }
 
+// Takes the pairs of columns apart again.
 static void unpack_bf16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
                         uint8_t *panel) {
   (void)pack_columns;
@@ -158,6 +160,7 @@ static void product_int8_step(const uint8_t w[GROUP_ROWS][4], const int8_t *x, i
                (int8_t)w[r][3] * x[3];
 }
 
+// One fused step of f32 per block and row, so the result is that of every other instruction set.
 static void product_int8_group(const struct panel_block *w, const struct q8_block *x,
                                int64_t blocks, bool minima, float *sums) {
   for (int64_t b = 0; b < blocks; b++) {
@@ -173,6 +176,7 @@ static void product_int8_group(const struct panel_block *w, const struct q8_bloc
 
 enum inner { INNER_F32, INNER_INT8, INNER_INT8_MINIMA };
 
+// y holds the sums of earlier columns where p->add says so; rows that do not exist are not touched.
 static void product_all(const struct product *p, enum inner inner) {
   for (int64_t g = 0; g < p->groups; g++)
     for (int t = 0; t < p->tokens; t++) {
@@ -201,6 +205,7 @@ static const uint16_t *page_of(const struct kv_view *v, int position) {
                             (size_t)v->pages[position / KERNEL_PAGE_TOKENS] * v->page_bytes);
 }
 
+// Page by page; a sum runs over the dimensions in order.
 static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
                              int queries, float *scores) {
   for (int j = 0; j < keys; j += KERNEL_PAGE_TOKENS) {
@@ -216,7 +221,7 @@ static void attention_scores(const struct kv_view *k, int first, int keys, const
   }
 }
 
-static void attention_softmax(float *p, int keys, float *maximum, float *sum) {
+static void softmax(float *p, int keys, float *maximum, float *sum) {
   float largest = p[0], sums[LANES] = {0}, all = 0;
   for (int i = 1; i < keys; i++) largest = p[i] > largest ? p[i] : largest;
   for (int i = 0; i < keys; i++) sums[i % LANES] += p[i] = expf(p[i] - largest);
@@ -225,6 +230,7 @@ static void attention_softmax(float *p, int keys, float *maximum, float *sum) {
   *sum = all;
 }
 
+// Key by key, all dimensions: the sum of each runs over the keys in order.
 static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
                              int queries, bool add, float *out) {
   if (!add) memset(out, 0, (size_t)queries * (size_t)v->head_dim * sizeof *out);
@@ -276,14 +282,16 @@ static void add(float *x, const float *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) x[i] += y[i];
 }
 
-const struct kernel_leaves kernel_leaves_portable = {
-    .isa = KERNEL_ISA_PORTABLE,
+static const struct product_leaf product_f32 = {NULL, many_f32, NULL};
+static const struct product_leaf product_f16 = {NULL, many_f32, unpack_f16};
+static const struct product_leaf product_bf16 = {NULL, many_f32, unpack_bf16};
+static const struct product_leaf product_q4_0 = {NULL, many_int8, unpack_q4_0};
+static const struct product_leaf product_q4_1 = {NULL, many_int8_minima, unpack_q4_1};
+static const struct product_leaf product_q8_0 = {NULL, many_int8, unpack_q8_0};
+static const struct attention_leaves attention = {attention_scores, attention_values};
+static const struct row_leaves rows = {
     .convert = {NULL, convert_f16, convert_bf16, convert_q8},
-    .many = {many_f32, many_f32, many_f32, many_int8, many_int8_minima, many_int8},
-    .unpack = {NULL, unpack_f16, unpack_bf16, unpack_q4_0, unpack_q4_1, unpack_q8_0},
-    .attention_scores = attention_scores,
-    .attention_softmax = attention_softmax,
-    .attention_values = attention_values,
+    .softmax = softmax,
     .scale = scale,
     .blend = blend,
     .to_f16 = to_f16,
@@ -291,4 +299,12 @@ const struct kernel_leaves kernel_leaves_portable = {
     .rotate = rotate,
     .silu_multiply = silu_multiply,
     .add = add,
+};
+
+const struct kernel_leaves kernel_leaves_portable = {
+    .isa = KERNEL_ISA_PORTABLE,
+    .product = {&product_f32, &product_f16, &product_bf16, &product_q4_0, &product_q4_1,
+                &product_q8_0},
+    .attention = &attention,
+    .rows = &rows,
 };

@@ -36,6 +36,7 @@ static int64_t rows_left(const struct product *p, int64_t group, int half) {
 
 // ---- few tokens
 
+// One column of all groups against all tokens.
 TILE void few_step(enum kind kind, int tokens, const uint8_t *const *w, const float *const *x,
                    int64_t column, __m256 sums[][FEW_GROUPS][HALVES]) {
   UNROLL
@@ -50,6 +51,7 @@ TILE void few_step(enum kind kind, int tokens, const uint8_t *const *w, const fl
   }
 }
 
+// Two columns a turn, because that is how BF16 is packed; groups × tokens stay in registers.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int token, int64_t first) {
   const uint8_t *w[FEW_GROUPS];
   const float *x[FEW];
@@ -98,9 +100,9 @@ TILE void few(enum kind kind, const struct product *p) {
   }
 }
 
-void kernel_avx2_few_f32(const struct product *p) { few(F32, p); }
-void kernel_avx2_few_f16(const struct product *p) { few(F16, p); }
-void kernel_avx2_few_bf16(const struct product *p) { few(BF16, p); }
+static void few_f32(const struct product *p) { few(F32, p); }
+static void few_f16(const struct product *p) { few(F16, p); }
+static void few_bf16(const struct product *p) { few(BF16, p); }
 
 // ---- panels
 
@@ -114,20 +116,21 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t first, int64_t co
   }
 }
 
-void kernel_avx2_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                            int64_t columns, uint8_t *panel) {
+static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                       uint8_t *panel) {
   (void)pack_columns;
   unpack(F16, group, first, columns, panel);
 }
 
-void kernel_avx2_unpack_bf16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_bf16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   (void)pack_columns;
   unpack(BF16, group, first, columns, panel);
 }
 
 // ---- many tokens
 
+// One group of a panel, f32 by now, against up to 6 tokens.
 TILE void many_tile(const struct product *p, int64_t group, int tokens, int first) {
   const float *w = (const float *)(p->weights + (size_t)group * p->group_stride), *x[MANY];
   float *y = p->y + first * p->y_stride + group * GROUP_ROWS;
@@ -165,9 +168,12 @@ static void many_group(const struct product *p, int64_t group, int t, int end) {
   for (; t < end; t++) many_tile(p, group, 1, t);
 }
 
-void kernel_avx2_many_f32(const struct product *p) {
+static void many_f32(const struct product *p) {
   for (int t = 0; t < p->tokens; t += TOKEN_GRAIN)
     for (int64_t g = 0; g < p->groups; g++)
       many_group(p, g, t, (int)kernel_min(t + TOKEN_GRAIN, p->tokens));
 }
+const struct product_leaf kernel_avx2_f32 = {few_f32, many_f32, NULL};
+const struct product_leaf kernel_avx2_f16 = {few_f16, many_f32, unpack_f16};
+const struct product_leaf kernel_avx2_bf16 = {few_bf16, many_f32, unpack_bf16};
 #endif

@@ -49,6 +49,7 @@ TILE void find_groups(const struct product *p, int64_t first, int count, const u
 
 // ---- few tokens
 
+// 4 groups from packed weights against `tokens` tokens from number `token` on.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int token, int64_t first) {
   const size_t bytes = kind == F16 ? 32 : 64;
   const uint8_t *w[FEW_GROUPS], *x[FEW];
@@ -100,16 +101,19 @@ TILE void few(enum kind kind, const struct product *p) {
   }
 }
 
-void kernel_avx512_few_f32(const struct product *p) { few(F32, p); }
-void kernel_avx512_few_f16(const struct product *p) { few(F16, p); }
-void kernel_avx512_few_bf16(const struct product *p) { few(BF16, p); }
+static void few_f32(const struct product *p) { few(F32, p); }
+static void few_f16(const struct product *p) { few(F16, p); }
+static void few_bf16(const struct product *p) { few(BF16, p); }
 
-void kernel_avx512_unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first,
-                              int64_t columns, uint8_t *panel) {
+static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                       uint8_t *panel) {
   (void)pack_columns;
   float *y = (float *)panel;
-  for (int64_t c = 0; c < columns; c++)
-    _mm512_store_ps(y + c * GROUP_ROWS, load_f16(group + (first + c) * GROUP_ROWS * 2));
+  for (int64_t c = 0; c < columns; c++) {
+    const uint8_t *w = group + (first + c) * GROUP_ROWS * 2;
+    _mm_prefetch((const char *)w + PREFETCH_BYTES, _MM_HINT_T0);
+    _mm512_store_ps(y + c * GROUP_ROWS, load_f16(w));
+  }
 }
 
 // ---- many tokens
@@ -128,6 +132,7 @@ TILE void many_steps(enum kind kind, const struct product *p, int tokens, int fi
     __m512 line[TILE_GROUPS];
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++) {
+      _mm_prefetch((const char *)w[g] + PREFETCH_BYTES, _MM_HINT_T0);
       line[g] = _mm512_loadu_ps(w[g]);
       w[g] += 64;
     }
@@ -143,6 +148,7 @@ TILE void many_steps(enum kind kind, const struct product *p, int tokens, int fi
   }
 }
 
+// 2 groups of a panel against `tokens` tokens from `first` on.
 TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const uint8_t *w[TILE_GROUPS];
   __mmask16 rows[TILE_GROUPS];
@@ -153,15 +159,14 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      sums[t][g] =
-          _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   many_steps(kind, p, tokens, first, w, sums);
   UNROLL
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
   }
 }
 
@@ -177,6 +182,9 @@ TILE void many(enum kind kind, const struct product *p) {
   for (; t < p->tokens; t++) many_tiles(kind, p, 1, t);
 }
 
-void kernel_avx512_many_f32(const struct product *p) { many(F32, p); }
-void kernel_avx512_many_bf16(const struct product *p) { many(BF16, p); }
+static void many_f32(const struct product *p) { many(F32, p); }
+static void many_bf16(const struct product *p) { many(BF16, p); }
+const struct product_leaf kernel_avx512_f32 = {few_f32, many_f32, NULL};
+const struct product_leaf kernel_avx512_f16 = {few_f16, many_f32, unpack_f16};
+const struct product_leaf kernel_avx512_bf16 = {few_bf16, many_bf16, NULL};
 #endif

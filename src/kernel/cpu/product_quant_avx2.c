@@ -60,6 +60,7 @@ TILE __m256 finish(enum kind kind, __m256i sum, const struct q8_block *x, __m256
   return kind == Q4_1 ? _mm256_fmadd_ps(m, _mm256_set1_ps(x->s), y) : y;
 }
 
+// One block of 16 rows against all tokens of the tile, exact sums first.
 TILE void add_block(bool packed, enum kind kind, int tokens, const struct block_view *w,
                     const struct q8_block *const *x, __m256 y[][HALVES]) {
   __m256i sums[FEW][HALVES];
@@ -92,6 +93,7 @@ struct group_view {
   const struct panel_block *panel;
 };
 
+// The same view of a block whether it lies packed or in a panel.
 TILE struct block_view find_block(bool packed, enum kind kind, const struct group_view *g,
                                   int64_t b) {
   struct block_view v;
@@ -107,6 +109,7 @@ TILE struct block_view find_block(bool packed, enum kind kind, const struct grou
   return v;
 }
 
+// One group against `tokens` tokens from `first` on, all its blocks.
 TILE void tile(bool packed, enum kind kind, const struct product *p, const struct group_view *g,
                int64_t group, int tokens, int first) {
   const struct q8_block *x[FEW];
@@ -161,12 +164,12 @@ TILE void many(enum kind kind, const struct product *p) {
       group_tiles(false, kind, p, g, t, (int)kernel_min(t + TOKEN_GRAIN, p->tokens));
 }
 
-void kernel_avx2_few_q4_0(const struct product *p) { few(Q4_0, p); }
-void kernel_avx2_few_q4_1(const struct product *p) { few(Q4_1, p); }
-void kernel_avx2_few_q8_0(const struct product *p) { few(Q8_0, p); }
-void kernel_avx2_many_q4_0(const struct product *p) { many(Q4_0, p); }
-void kernel_avx2_many_q4_1(const struct product *p) { many(Q4_1, p); }
-void kernel_avx2_many_q8_0(const struct product *p) { many(Q8_0, p); }
+static void few_q4_0(const struct product *p) { few(Q4_0, p); }
+static void few_q4_1(const struct product *p) { few(Q4_1, p); }
+static void few_q8_0(const struct product *p) { few(Q8_0, p); }
+static void many_q4_0(const struct product *p) { many(Q4_0, p); }
+static void many_q4_1(const struct product *p) { many(Q4_1, p); }
+static void many_q8_0(const struct product *p) { many(Q8_0, p); }
 
 // ---- panels
 
@@ -189,16 +192,19 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t pack_columns, int
   }
 }
 
-void kernel_avx2_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_0, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_1, group, pack_columns, first, columns, panel);
 }
-void kernel_avx2_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                             int64_t columns, uint8_t *panel) {
+static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q8_0, group, pack_columns, first, columns, panel);
 }
+const struct product_leaf kernel_avx2_q4_0 = {few_q4_0, many_q4_0, unpack_q4_0};
+const struct product_leaf kernel_avx2_q4_1 = {few_q4_1, many_q4_1, unpack_q4_1};
+const struct product_leaf kernel_avx2_q8_0 = {few_q8_0, many_q8_0, unpack_q8_0};
 #endif

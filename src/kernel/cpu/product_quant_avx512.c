@@ -20,7 +20,7 @@
 
 #define FEW 6                // tokens
 #define LINES 8              // registers of a block's quants
-#define PREFETCH_BYTES 2048  // how far the stream of weights is asked for in advance
+#define PREFETCH_BYTES 4096  // how far the stream of weights is asked for in advance
 
 enum kind { Q4_0, Q4_1, Q8_0 };
 
@@ -64,6 +64,7 @@ TILE void widen(enum kind kind, const uint8_t *quants, __m512i w[LINES]) {
 
 // ---- few tokens
 
+// Sums of even and odd lines run side by side, since integers may be added in any order.
 TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d, __m512 m,
                     const struct q8_block *const *x, int64_t b, __m512 *sums) {
   UNROLL
@@ -78,6 +79,7 @@ TILE void few_block(enum kind kind, int tokens, const __m512i w[LINES], __m512 d
   }
 }
 
+// One group from packed weights against `tokens` tokens from `first` on.
 TILE void few_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const enum kernel_dtype dtypes[] = {KERNEL_Q4_0, KERNEL_Q4_1, KERNEL_Q8_0};
   const size_t bytes = kind == Q8_0 ? 512 : 256;
@@ -121,9 +123,9 @@ TILE void few(enum kind kind, const struct product *p) {
   }
 }
 
-void kernel_avx512_few_q4_0(const struct product *p) { few(Q4_0, p); }
-void kernel_avx512_few_q4_1(const struct product *p) { few(Q4_1, p); }
-void kernel_avx512_few_q8_0(const struct product *p) { few(Q8_0, p); }
+static void few_q4_0(const struct product *p) { few(Q4_0, p); }
+static void few_q4_1(const struct product *p) { few(Q4_1, p); }
+static void few_q8_0(const struct product *p) { few(Q8_0, p); }
 
 // ---- panels
 
@@ -148,16 +150,16 @@ TILE void unpack(enum kind kind, const uint8_t *group, int64_t pack_columns, int
   }
 }
 
-void kernel_avx512_unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_0, group, pack_columns, first, columns, panel);
 }
-void kernel_avx512_unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q4_1, group, pack_columns, first, columns, panel);
 }
-void kernel_avx512_unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first,
-                               int64_t columns, uint8_t *panel) {
+static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
+                        uint8_t *panel) {
   unpack(Q8_0, group, pack_columns, first, columns, panel);
 }
 
@@ -186,6 +188,7 @@ TILE void many_exact(enum kind kind, int tokens, const struct panel_block *const
   }
 }
 
+// 2 groups of a panel against `tokens` tokens from `first` on.
 TILE void many_tile(enum kind kind, const struct product *p, int tokens, int first, int64_t group) {
   const struct panel_block *w[TILE_GROUPS];
   const struct q8_block *x[FEW];
@@ -204,8 +207,7 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
     x[t] = token_row(p, first + t);
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      sums[t][g] =
-          _mm512_maskz_loadu_ps(p->add ? rows[g] : 0, y + t * p->y_stride + g * GROUP_ROWS);
+      sums[t][g] = begin_sum(p, rows[g], y + t * p->y_stride + g * GROUP_ROWS);
   }
   for (int64_t b = 0; b < p->columns / BLOCK_COLUMNS; b++) {
     __m512i exact[FEW][TILE_GROUPS];
@@ -225,7 +227,7 @@ TILE void many_tile(enum kind kind, const struct product *p, int tokens, int fir
   for (int t = 0; t < tokens; t++) {
     UNROLL
     for (int g = 0; g < TILE_GROUPS; g++)
-      _mm512_mask_storeu_ps(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
+      store_rows(y + t * p->y_stride + g * GROUP_ROWS, rows[g], sums[t][g]);
   }
 }
 
@@ -233,6 +235,7 @@ TILE void many_tiles(enum kind kind, const struct product *p, int tokens, int fi
   for (int64_t g = 0; g < p->groups; g += TILE_GROUPS) many_tile(kind, p, tokens, first, g);
 }
 
+// A tile of tokens meets the whole panel before the next one: y is written in long runs.
 TILE void many(enum kind kind, const struct product *p) {
   int t = 0;
   for (; t + FEW <= p->tokens; t += FEW) many_tiles(kind, p, FEW, t);
@@ -245,7 +248,10 @@ TILE void many(enum kind kind, const struct product *p) {
   }
 }
 
-void kernel_avx512_many_q4_0(const struct product *p) { many(Q4_0, p); }
-void kernel_avx512_many_q4_1(const struct product *p) { many(Q4_1, p); }
-void kernel_avx512_many_q8_0(const struct product *p) { many(Q8_0, p); }
+static void many_q4_0(const struct product *p) { many(Q4_0, p); }
+static void many_q4_1(const struct product *p) { many(Q4_1, p); }
+static void many_q8_0(const struct product *p) { many(Q8_0, p); }
+const struct product_leaf kernel_avx512_q4_0 = {few_q4_0, many_q4_0, unpack_q4_0};
+const struct product_leaf kernel_avx512_q4_1 = {few_q4_1, many_q4_1, unpack_q4_1};
+const struct product_leaf kernel_avx512_q8_0 = {few_q8_0, many_q8_0, unpack_q8_0};
 #endif

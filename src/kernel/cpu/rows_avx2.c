@@ -39,7 +39,8 @@ static int sum_bytes(__m256i q) {
 
 static float round_f16(float x) { return _cvtsh_ss(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT)); }
 
-void kernel_avx2_convert_q8(const float *x, int64_t columns, void *out) {
+// See kernel_matmul for the rule.
+static void convert_q8(const float *x, int64_t columns, void *out) {
   struct q8_block *block = out;
   for (int64_t b = 0; b < columns / BLOCK_COLUMNS; b++, x += BLOCK_COLUMNS, block++) {
     __m256 v[4];
@@ -55,7 +56,7 @@ void kernel_avx2_convert_q8(const float *x, int64_t columns, void *out) {
   }
 }
 
-void kernel_avx2_convert_f16(const float *x, int64_t columns, void *out) {
+static void convert_f16(const float *x, int64_t columns, void *out) {
   float *y = out;
   for (int64_t i = 0; i < columns; i += LANES) {
     __m128i half = _mm256_cvtps_ph(load_some(x + i, columns - i), _MM_FROUND_TO_NEAREST_INT);
@@ -65,7 +66,7 @@ void kernel_avx2_convert_f16(const float *x, int64_t columns, void *out) {
 
 // Rounds by adding just less than half of what is cut off, plus the last bit that stays.  NaN would
 // overflow to something else and is kept as it is.
-void kernel_avx2_convert_bf16(const float *x, int64_t columns, void *out) {
+static void convert_bf16(const float *x, int64_t columns, void *out) {
   float *y = out;
   const __m256i almost_half = _mm256_set1_epi32(0x7FFF), one = _mm256_set1_epi32(1);
   for (int64_t i = 0; i < columns; i += LANES) {
@@ -80,7 +81,8 @@ void kernel_avx2_convert_bf16(const float *x, int64_t columns, void *out) {
   }
 }
 
-void kernel_avx2_to_f16(const float *x, int n, uint16_t *out) {
+// The tail goes through memory: there is no masked store of 16-bit words.
+static void to_f16(const float *x, int n, uint16_t *out) {
   for (int i = 0; i < n; i += LANES) {
     __m128i half = _mm256_cvtps_ph(load_some(x + i, n - i), _MM_FROUND_TO_NEAREST_INT);
     if (n - i >= LANES)
@@ -90,12 +92,12 @@ void kernel_avx2_to_f16(const float *x, int n, uint16_t *out) {
   }
 }
 
-void kernel_avx2_scale(const float *x, float a, int n, float *y) {
+static void scale(const float *x, float a, int n, float *y) {
   for (int i = 0; i < n; i += LANES)
     store_some(y + i, n - i, _mm256_mul_ps(load_some(x + i, n - i), _mm256_set1_ps(a)));
 }
 
-void kernel_avx2_blend(float *into, float a, const float *from, float b, int n) {
+static void blend(float *into, float a, const float *from, float b, int n) {
   for (int i = 0; i < n; i += LANES) {
     __m256 right = _mm256_mul_ps(load_some(from + i, n - i), _mm256_set1_ps(b));
     __m256 sum = _mm256_fmadd_ps(load_some(into + i, n - i), _mm256_set1_ps(a), right);
@@ -103,13 +105,13 @@ void kernel_avx2_blend(float *into, float a, const float *from, float b, int n) 
   }
 }
 
-void kernel_avx2_add(float *x, const float *y, int64_t n) {
+static void add(float *x, const float *y, int64_t n) {
   for (int64_t i = 0; i < n; i += LANES)
     store_some(x + i, n - i, _mm256_add_ps(load_some(x + i, n - i), load_some(y + i, n - i)));
 }
 
-void kernel_avx2_rms_norm(const float *x, const float *weight, float epsilon, int columns,
-                          float *y) {
+// Division and root are exact to the last bit, so only the order of the sum is ours.
+static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m256 squares = _mm256_setzero_ps();
   for (int i = 0; i < columns; i += LANES) {
     __m256 v = load_some(x + i, columns - i);
@@ -129,7 +131,7 @@ static __m256 twice(const float *x, int n) {
 }
 
 // 4 pairs at a time.  fmaddsub takes away in even lanes and adds in odd ones, as the rotation does.
-void kernel_avx2_rotate(float *x, const float *cosine, const float *sine, int pairs) {
+static void rotate(float *x, const float *cosine, const float *sine, int pairs) {
   for (int i = 0; i < pairs; i += 4) {
     int n = 2 * (pairs - i);
     __m256 v = load_some(x + 2 * i, n);
@@ -138,7 +140,8 @@ void kernel_avx2_rotate(float *x, const float *cosine, const float *sine, int pa
   }
 }
 
-void kernel_avx2_silu_multiply(float *gate, const float *up, int64_t n) {
+// Large negative x gives e^-x = infinity and so a zero, as it should.
+static void silu_multiply(float *gate, const float *up, int64_t n) {
   for (int64_t i = 0; i < n; i += LANES) {
     __m256 g = load_some(gate + i, n - i);
     __m256 e = exponential(_mm256_sub_ps(_mm256_setzero_ps(), g));
@@ -147,7 +150,8 @@ void kernel_avx2_silu_multiply(float *gate, const float *up, int64_t n) {
   }
 }
 
-void kernel_avx2_attention_softmax(float *p, int keys, float *maximum, float *sum) {
+// The lanes behind the last key take part in nothing; they are stored as zeros.
+static void softmax(float *p, int keys, float *maximum, float *sum) {
   const __m256 lowest = _mm256_set1_ps(-INFINITY);
   __m256 largest = lowest, sums = _mm256_setzero_ps();
   for (int i = 0; i < keys; i += LANES) {
@@ -166,4 +170,15 @@ void kernel_avx2_attention_softmax(float *p, int keys, float *maximum, float *su
   }
   *sum = fold(sums);
 }
+const struct row_leaves kernel_avx2_rows = {
+    .convert = {NULL, convert_f16, convert_bf16, convert_q8},
+    .softmax = softmax,
+    .scale = scale,
+    .blend = blend,
+    .to_f16 = to_f16,
+    .rms_norm = rms_norm,
+    .rotate = rotate,
+    .silu_multiply = silu_multiply,
+    .add = add,
+};
 #endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cards.c: which makers' accelerators are in this machine, found without any of their libraries.
+//
+// Two places tell: a driver makes device files in /dev, and the PCI bus lists what is plugged in
+// whether or not there is a driver.  A container may see only one of the two.
+//
+//   /dev/davinci4                                the driver's node
+//   /sys/bus/pci/devices/0000:c1:00.0/vendor     0x19e5
+//   /sys/bus/pci/devices/0000:c1:00.0/class      0x120000: class, subclass, interface
+//
+// The class is asked too, since these makers also sell network and sound devices.
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "probe/internal.h"
+
+static const struct maker {
+  const char *name;
+  const char *nodes;       // pattern of its device files
+  const char *vendor;      // as the bus spells it; NULL = only nodes tell
+  const char *classes[2];  // beginnings
+} makers[PROBE_CARD_MAKERS] = {
+    {"NVIDIA", "/dev/nvidia[0-9]*", "0x10de", {"0x03"}},
+    {"AMD", "/dev/kfd", "0x1002", {"0x0380", "0x12"}},
+    {"Ascend", "/dev/davinci[0-9]*", "0x19e5", {"0x12"}},
+    {"Hygon DCU", "/dev/mkfd", "0x1d94", {"0x0b", "0x03"}},
+    {"T-Head PPU", "/dev/alixpu*", NULL, {NULL}},
+};
+enum { AMD = 1, HYGON = 3 };
+
+// The first file that matches, without the root in front; `out` is untouched when there is none.
+static void find_node(const char *root, const char *pattern, char *out, size_t room) {
+  struct buffer whole = {0};
+  glob_t found;
+  buffer_print(&whole, "%s%s", root, pattern);
+  if (glob(whole.data, 0, NULL, &found) == 0)
+    snprintf(out, room, "%s", found.gl_pathv[0] + strlen(root));
+  globfree(&found);
+  buffer_clear(&whole);
+}
+
+static bool begins(const char *root, const char *device, const char *file, const char *with) {
+  struct buffer path = {0}, text = {0};
+  buffer_print(&path, "%s/%s", device + strlen(root), file);
+  bool good =
+      probe_text_read(root, path.data, &text) && str_starts(buffer_str(&text), str_of(with));
+  buffer_clear(&path);
+  buffer_clear(&text);
+  return good;
+}
+
+static bool is_card(const char *root, const char *device, const struct maker *m) {
+  if (!m->vendor || !begins(root, device, "vendor", m->vendor)) return false;
+  for (size_t i = 0; i < COUNT_OF(m->classes) && m->classes[i]; i++)
+    if (begins(root, device, "class", m->classes[i])) return true;
+  return false;
+}
+
+// Fills what the nodes left empty.
+static void look_at_bus(const char *root, struct probe_card out[PROBE_CARD_MAKERS]) {
+  struct buffer pattern = {0};
+  glob_t devices;
+  buffer_print(&pattern, "%s/sys/bus/pci/devices/*", root);
+  if (glob(pattern.data, 0, NULL, &devices) != 0) devices.gl_pathc = 0;
+  for (size_t d = 0; d < devices.gl_pathc; d++)
+    for (int i = 0; i < PROBE_CARD_MAKERS; i++) {
+      const char *device = devices.gl_pathv[d];
+      if (!out[i].found[0] && is_card(root, device, &makers[i]))
+        snprintf(out[i].found, sizeof out[i].found, "PCI device %s", strrchr(device, '/') + 1);
+    }
+  globfree(&devices);
+  buffer_clear(&pattern);
+}
+
+// Hygon's driver, made from AMD's, brings AMD's node along with its own.
+void probe_cards_read_at(const char *root, struct probe_card out[PROBE_CARD_MAKERS]) {
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++) {
+    out[i] = (struct probe_card){.maker = makers[i].name};
+    find_node(root, makers[i].nodes, out[i].found, sizeof out[i].found);
+  }
+  bool amd_by_node = out[AMD].found[0];
+  look_at_bus(root, out);
+  if (amd_by_node && out[HYGON].found[0]) out[AMD].found[0] = 0;
+}
+
+void probe_cards_read(struct probe_card out[PROBE_CARD_MAKERS]) { probe_cards_read_at("", out); }
+
+void probe_cards_places(struct buffer *out) {
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++)
+    buffer_print(out, "%s%s", i ? ", " : "", makers[i].nodes);
+  buffer_add_text(out, "; PCI vendors ");
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++)
+    if (makers[i].vendor) buffer_print(out, "%s%s", i ? ", " : "", makers[i].vendor + 2);
+}
