@@ -6,7 +6,7 @@
 // team, and returns when all are done.  Usually each thread does the share of its own number, the
 // caller number 0; a share whose thread gets no processor is done by another one, so a busy machine
 // does not hold the team up.  A hand-over costs well under 5 us while the team is hot: workers spin
-// for some 50 us and then sleep on a futex, so an idle program uses no processor time. Work is
+// for some 50 us and then sleep on a futex, so an idle program uses no processor time.  Work is
 // split by index alone, never by who comes first: the split is deterministic.
 #pragma once
 

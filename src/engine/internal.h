@@ -10,7 +10,7 @@
 //
 // Who may touch what: everything belongs to the one thread that runs steps (engine_start's, or the
 // caller of engine_step), but for the fields below the line "guarded by lock" and the streams,
-// which consumers share. A stream and its sequence point at each other under the lock; either may
+// which consumers share.  A stream and its sequence point at each other under the lock; either may
 // go first, and clears the other's pointer.
 #pragma once
 

@@ -4,7 +4,7 @@
 //
 // The model's own template renders the messages; the text is then encoded with special tokens
 // recognised.  A model without a template gets ChatML, the most common form, and chat_is_fallback
-// says so. Immutable after chat_new: safe to share by threads.
+// says so.  Immutable after chat_new: safe to share by threads.
 #pragma once
 
 #include <jansson.h>

@@ -18,7 +18,7 @@
 // already complete are still sent.
 //
 // LINGERING: closing a socket with unread input makes the kernel send RST, which can destroy the
-// answer under way. So the sending half is closed first, and what still comes is thrown away until
+// answer under way.  So the sending half is closed first, and what still comes is thrown away until
 // the client closes or LINGER_MS are over.
 //
 // Callbacks of the handler run only from connection_turn (the task), deliver and connection_end,

@@ -32,7 +32,7 @@ void net_watch_change(struct net_loop *l, struct net_watch *w, uint32_t events);
 void net_watch_remove(struct net_loop *l, struct net_watch *w);
 
 // Work for the end of this turn of the loop.  Handlers only queue tasks, so that no callback runs
-// inside another. Queueing a queued task does nothing.
+// inside another.  Queueing a queued task does nothing.
 struct net_task {
   void (*function)(void *context);
   void *context;

@@ -12,7 +12,7 @@
 //
 // Back-pressure: net_http_write says "enough" ─▶ blocked, and events stay in the engine's streams,
 // which hold a bounded number and then leave their sequence out of the batch ─▶ `drained` ─▶ pump
-// again. A client that goes away frees the streams at once, which takes the sequences out before
+// again.  A client that goes away frees the streams at once, which takes the sequences out before
 // the engine's next step.
 //
 // signalled keeps at most one look per call on its way, however fast tokens come.
