@@ -2,10 +2,13 @@
 //
 // logprobs.c: log-probabilities in OpenAI's two shapes.
 //
-//   chat         {"content":[{"token":"
-//   a","logprob":-0.1,"bytes":[32,97],"top_logprobs":[{…}]},…],"refusal":null} completions
-//   {"tokens":[" a",…],"token_logprobs":[-0.1,…],"top_logprobs":[{"
-//   a":-0.1,…},…],"text_offset":[5,…]}
+//   chat          {"content":[{"token":"_a","logprob":-0.1,"bytes":[32,97],
+//                              "top_logprobs":[{…}]},…],
+//                  "refusal":null}
+//   completions   {"tokens":["_a",…],"token_logprobs":[-0.1,…],
+//                  "top_logprobs":[{"_a":-0.1,…},…],"text_offset":[5,…]}
+//
+// (_ is a space.)
 //
 // A token need not be whole characters.  Chat then shows U+FFFD beside the exact bytes;
 // completions, which has no bytes, writes such a token as "bytes:\xe2\x96".  Offsets count
@@ -61,6 +64,7 @@ static void add_chat(const struct api_response *r, struct api_choice *c,
   buffer_add_text(out, "]}");
 }
 
+// Whether a token's bytes are whole characters, so that it can be called by them.
 static bool is_utf8(struct str s) {
   for (size_t at = 0; at < s.length;) {
     int n = str_utf8_length(s, at);
@@ -105,6 +109,7 @@ static void add_completion(const struct api_response *r, struct api_choice *c,
   buffer_add_char(top, '}');
 }
 
+// The end has no token, though it may carry text: that belongs to tokens told before.
 void api_add_logprobs(const struct api_response *r, struct api_choice *c,
                       const struct engine_event *event) {
   if (r->request->top_logprobs < 0 || event->kind != EVENT_TOKEN) return;

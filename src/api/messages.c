@@ -8,7 +8,7 @@
 //
 // A template sees: role, content (a string, or null beside tool_calls), and as given name,
 // tool_calls, tool_call_id, reasoning_content.  "developer" is OpenAI's newer word for "system";
-// templates only know the older. Parts other than text are refused by name, since leaving them out
+// templates only know the older.  Parts other than text are refused by name, since leaving them out
 // would change the question.
 
 #include <stdio.h>

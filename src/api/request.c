@@ -136,6 +136,7 @@ static bool read_switch(struct api_reader *r, const json_t *object, const char *
   return true;
 }
 
+// A field of the other endpoint is passed over like one nobody knows.
 static bool read_switches(struct api_reader *r) {
   for (size_t i = 0; i < COUNT_OF(switch_fields); i++) {
     const struct switch_field *f = &switch_fields[i];
@@ -152,6 +153,8 @@ static bool asks_for_something(const json_t *value) {
          !(json_is_object(value) && !json_object_size(value));
 }
 
+// Comes before the other fields: that a feature is missing tells a client more than that some
+// number beside it is out of range.
 static bool refuse_unsupported(struct api_reader *r) {
   for (size_t i = 0; i < COUNT_OF(unsupported); i++) {
     const json_t *value = api_json_member(r->root, unsupported[i].name);

@@ -55,12 +55,16 @@ bool error_prefix(struct error *e, const char *format, ...) __attribute__((forma
 // Zeroed memory; on exhaustion prints one line and exits with status 70.  size 0 gives a valid
 // pointer.
 void *memory_new(size_t size);
-void *memory_resize(void *block, size_t size);  // new bytes are not zeroed
+// Grows or shrinks a block of memory_new; NULL starts one.  What is new is not zeroed.  Exits as
+// memory_new does.
+void *memory_resize(void *block, size_t size);
 // Zeroed, 64-byte aligned memory for big buffers (backed by huge pages where the kernel has them),
 // or NULL with ERROR_MEMORY saying how much was asked `for_what`.  Release with memory_free_big and
 // the same size.
 void *memory_try_big(size_t size, const char *for_what, struct error *e);
+// `size` is what was asked for: the block does not know it.  NULL does nothing.
 void memory_free_big(void *block, size_t size);
+// For blocks of memory_new and memory_resize only.  NULL does nothing.
 void memory_free(void *block);
 
 // An arena hands out memory that dies together.  Zero-initialised = empty and ready to use.
@@ -72,7 +76,9 @@ struct arena {
 };
 void *arena_new(struct arena *a, size_t size);                       // zeroed, 16-byte aligned
 char *arena_copy(struct arena *a, const void *data, size_t length);  // copies and appends a NUL
+// NUL-terminated; the empty string when the format cannot be followed.
 char *arena_print(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Frees all it gave; the arena is empty and usable again.
 void arena_clear(struct arena *a);
 
 // ----------------------------------------------------------------------------------------- strings
@@ -84,16 +90,18 @@ struct str {
 };
 #define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
 struct str str_of(const char *text);  // NULL gives the empty string
+// Byte by byte.  Empty strings are equal and start everything, whether or not they have data.
 bool str_equal(struct str a, struct str b);
-bool str_starts(struct str s, struct str prefix);
-struct str str_trim(struct str s);  // without ASCII white space at both ends
+bool str_starts(struct str s, struct str prefix);  // likewise
+struct str str_trim(struct str s);                 // without ASCII white space at both ends
 // Bytes of the valid UTF-8 character at s[at], or 0 where there is none (cut short, overlong,
 // surrogate).
 int str_utf8_length(struct str s, size_t at);
 // Decodes that character; returns its length as above and stores the code point.
 int str_utf8_decode(struct str s, size_t at, uint32_t *code_point);
 int str_utf8_encode(uint32_t code_point, char out[4]);  // returns 1..4; 0 for an invalid code point
-// Parses a whole decimal integer or number; false when anything else is in s or it overflows.
+// Parse a whole decimal integer or number; false when anything else is in s (white space, a plus
+// before an integer) or it overflows, and *out is untouched.
 bool str_to_int(struct str s, int64_t *out);
 bool str_to_double(struct str s, double *out);  // locale-independent; no NaN, no infinity
 
@@ -102,15 +110,19 @@ struct buffer {
   char *data;  // owned; NULL while empty and never used
   size_t length, capacity;
 };
+// Every addition may move data, so what is added must not lie in the buffer itself.
 void buffer_add(struct buffer *b, const void *data, size_t length);
-void buffer_add_str(struct buffer *b, struct str s);
-void buffer_add_text(struct buffer *b, const char *text);
-void buffer_add_char(struct buffer *b, char c);
+void buffer_add_str(struct buffer *b, struct str s);       // s.data may be NULL when it is empty
+void buffer_add_text(struct buffer *b, const char *text);  // up to its NUL
+void buffer_add_char(struct buffer *b, char c);            // one byte; a NUL too counts as content
+// Adds nothing when the format cannot be followed.
 void buffer_print(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // afterwards `extra` more bytes fit without moving
 void buffer_reserve(struct buffer *b, size_t extra);
+// Moves the rest to the front: costs as much as what stays.  More than there is empties it.
 void buffer_drop_front(struct buffer *b, size_t length);
 void buffer_clear(struct buffer *b);  // releases; the buffer is empty and usable again
+// Borrowed until the next addition; "" and never NULL for a buffer that was not used yet.
 struct str buffer_str(const struct buffer *b);
 
 // --------------------------------------------------------------------------------------------- map
@@ -127,6 +139,7 @@ struct map {
 void map_put(struct map *m, struct str key, int64_t value);  // replaces
 // *value untouched when absent
 bool map_get(const struct map *m, struct str key, int64_t *value);
+// Releases slots and keys; the map is empty and usable again.
 void map_clear(struct map *m);
 // 64-bit, well mixed, not cryptographic
 uint64_t hash_bytes(const void *data, size_t length, uint64_t seed);

@@ -73,6 +73,7 @@ static void set_list(struct error *e, enum error_kind kind, const char *suffix, 
   set_text(e, (struct str){text, length}, str_of(suffix));
 }
 
+// NULL is looked for first: a caller who does not ask why must not pay for the text.
 bool error_set(struct error *e, enum error_kind kind, const char *format, ...) {
   if (!e) return false;
   va_list arguments;
@@ -82,6 +83,8 @@ bool error_set(struct error *e, enum error_kind kind, const char *format, ...) {
   return false;
 }
 
+// Two kinds have numbers of their own; any other number is the system's refusal, and its text says
+// which.
 static enum error_kind kind_of_errno(int value) {
   switch (value) {
     case ENOENT:

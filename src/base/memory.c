@@ -31,6 +31,7 @@
 #define ARENA_EXACT false
 #endif
 
+// Nothing here may allocate: the line is built on the stack and goes past stdio's buffers.
 static _Noreturn void exhausted(size_t size) {
   char line[96];
   int n = snprintf(line, sizeof line, "motley: out of memory (%zu bytes more were needed)\n", size);
@@ -121,6 +122,7 @@ char *arena_print(struct arena *a, const char *format, ...) {
   return text;
 }
 
+// Ends zeroed, for that is an empty arena; `older` is read before its block is gone.
 void arena_clear(struct arena *a) {
   for (struct arena_block *b = a->blocks; b;) {
     struct arena_block *older = b->older;

@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-float number_f16_to_f32(uint16_t bits);  // 1 sign, 5 exponent (bias 15), 10 fraction
+// Bits from the left: sign, exponent (its bias), fraction.
+float number_f16_to_f32(uint16_t bits);  // 1, 5 (15), 10
 uint16_t number_f32_to_f16(float value);
 float number_bf16_to_f32(uint16_t bits);  // 1, 8 (127), 7
 uint16_t number_f32_to_bf16(float value);

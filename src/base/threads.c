@@ -104,6 +104,8 @@ static void take_shares(struct pool *p, unsigned generation, int first) {
   }
 }
 
+// A round that began and ended while this worker was away is passed over: only the newest
+// generation matters, since the caller waits for all shares before it starts another.
 static void *work(void *argument) {
   struct worker *w = argument;
   for (unsigned seen = 0;;) {
@@ -119,8 +121,8 @@ static unsigned start_round(struct pool *p) {
   return generation;
 }
 
-// No share is free any more, some are under way: spin, then sleep, which gives a worker that was
-// put aside in the middle of its share this processor.
+// No share is free any more, some are under way: spin, then sleep, which leaves this processor to a
+// worker that was put aside in the middle of its share.
 static void wait_for_workers(struct pool *p) {
   for (int i = 0; i < POOL_SPIN; i++) {
     if (atomic_load_explicit(&p->unfinished, memory_order_acquire) == 0) return;

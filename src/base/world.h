@@ -23,6 +23,7 @@ struct world_simulated {
   uint64_t now_ns;  // monotonic; wall time is this / 1e6 + 1,700,000,000,000
   uint64_t state;   // of the generator
 };
+// Starts at time 0.  s->world points at s, so s must stay where it is and outlive its users.
 void world_simulated_init(struct world_simulated *s, uint64_t seed);
 
 // splitmix64: the project's one small generator.  Advances *state, returns 64 uniform bits.
@@ -35,9 +36,12 @@ struct file_map {
   const uint8_t *data;
   size_t length;
 };
+// Regular files only: a folder or a pipe is ERROR_INPUT.  A file that another program cuts short
+// meanwhile ends this process with SIGBUS when the lost bytes are touched.
 bool file_map_open(struct file_map *m, const char *path, struct error *e);
+// All that was borrowed from the data is gone.  Does nothing on a zeroed map.
 void file_map_close(struct file_map *m);
-// The whole file, at most `limit` bytes, appended to *out.
+// The whole file, at most `limit` bytes, appended to *out; a longer one is ERROR_INPUT.
 bool file_read(const char *path, size_t limit, struct buffer *out, struct error *e);
 // Writes a new file beside `path`, syncs it, renames it over `path`, syncs the folder: after a
 // crash `path` holds either the old content or the new.

@@ -167,7 +167,7 @@ struct engine_stream *engine_submit(struct engine *en, const struct engine_reque
 // ---- the step
 
 // Moves sequences whose consumer is gone out of `list` into `gone`, and sees which consumers are
-// behind. Lock held; streams may vanish once it is not.
+// behind.  Lock held; streams may vanish once it is not.
 static int look_at_streams(struct sequence_list *list, struct sequence **gone) {
   int kept = 0, gone_count = 0;
   for (int i = 0; i < list->count; i++) {

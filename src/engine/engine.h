@@ -96,17 +96,19 @@ struct engine_stream;
 // The model is borrowed and must outlive the engine.  Errors name the option to change.
 struct engine *engine_new(struct model *model, const struct engine_options *options,
                           struct error *e);
-// stops the thread; every live stream must have been freed
+// Stops it first, as engine_stop does; every stream must have been freed.  NULL does nothing.
 void engine_free(struct engine *en);
 // Runs steps on a thread of its own from now on; once per engine.
 bool engine_start(struct engine *en, struct error *e);
-// Running and waiting requests end with FINISH_CANCELLED; no more are taken.
+// Running and waiting requests end with FINISH_CANCELLED; no more are taken.  Waits for the step
+// under way and for the callbacks of all ends.
 void engine_stop(struct engine *en);
 int engine_context(const struct engine *en);  // longest sequence it takes
 
 // notify(context) is called from the engine's thread, without locks held, whenever the stream has a
 // first unread event after it was empty; it must not call back into the engine.  May be NULL.
-// Errors: ERROR_INPUT (prompt too long, bad numbers; names the field), ERROR_BUSY (queue full).
+// Errors: ERROR_INPUT (prompt too long, bad numbers; names the field), ERROR_BUSY (queue full),
+// ERROR_CANCELLED (stopping).  Thread-safe.
 struct engine_stream *engine_submit(struct engine *en, const struct engine_request *request,
                                     void (*notify)(void *context), void *context, struct error *e);
 // Thread-safe against the engine; one consumer a stream.  False: nothing there yet.
@@ -127,5 +129,7 @@ struct engine_stats {  // since start; read from any thread
   // none.
   double prefill_tok_s, decode_tok_s;
 };
-// Thread-safe; a consistent copy as of the last step.
+// Thread-safe; a copy as of the last step.  requests, cancelled and rejected, and the part of
+// waiting that no step has seen yet, are as of now.  rejected counts every refusal of
+// engine_submit.
 void engine_stats_read(struct engine *en, struct engine_stats *out);

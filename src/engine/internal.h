@@ -10,7 +10,7 @@
 //
 // Who may touch what: everything belongs to the one thread that runs steps (engine_start's, or the
 // caller of engine_step), but for the fields below the line "guarded by lock" and the streams,
-// which consumers share. A stream and its sequence point at each other under the lock; either may
+// which consumers share.  A stream and its sequence point at each other under the lock; either may
 // go first, and clears the other's pointer.
 #pragma once
 
@@ -36,6 +36,7 @@ struct engine_backend {
                      struct buffer *out);
   void (*flush)(void *context, struct detokenizer *d, struct buffer *out);
 };
+// engine_new's contract.  *backend is copied; its context is borrowed and must outlive the engine.
 struct engine *engine_new_backend(const struct engine_backend *backend,
                                   const struct engine_options *options, struct error *e);
 
@@ -44,6 +45,8 @@ struct engine_limits {
   int context, sequences, queue, step_tokens;
   int pages;
 };
+// ERROR_INPUT for an option out of range or against another one, ERROR_MEMORY where the cache
+// cannot be had or does not hold the context asked for; names the option.
 bool engine_limits_resolve(const struct engine_backend *backend,
                            const struct engine_options *options, struct engine_limits *out,
                            struct error *e);
@@ -73,7 +76,7 @@ struct page_pool {
 };
 // count >= 1 pages, all free.
 void engine_pages_init(struct page_pool *p, int count);
-void engine_pages_clear(struct page_pool *p);
+void engine_pages_clear(struct page_pool *p);  // whoever still holds pages must forget them
 int engine_pages_available(const struct page_pool *p);  // free or evictable
 int32_t engine_pages_take(struct page_pool *p);  // one private page; -1 when none is available
 // The known page with these KERNEL_PAGE_TOKENS tokens after `parent`, referenced for the caller; -1
@@ -83,8 +86,8 @@ int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *to
 // content, in which case the reference has moved there and `page` is free.
 int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens,
                              int32_t page);
-void engine_pages_release(struct page_pool *p, const int32_t *table,
-                          int count);  // a sequence's, in order
+// Gives back a sequence's pages, table[count] in the order of the text: known ones stay cached.
+void engine_pages_release(struct page_pool *p, const int32_t *table, int count);
 
 // ---------------------------------------------------------------------------------------- sampling
 
@@ -105,12 +108,13 @@ struct sampler_input {
 };
 // vocabulary >= 1.
 void engine_sampler_init(struct sampler *s, int vocabulary);
-void engine_sampler_clear(struct sampler *s);
+void engine_sampler_clear(struct sampler *s);  // does nothing on a zeroed one
 // Sets event->id, and logprob, top_count, top when wanted.  Advances *random by one draw, unless
-// greedy. False: the logits are no numbers one can choose by; *e names the token.
+// greedy.  False: the logits are no numbers one can choose by; *e names the token.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e);
-// context: the engine's, which may be less than the backend's positions.
+// False with ERROR_INPUT naming the field.  context: the engine's, which may be less than the
+// backend's positions.
 bool engine_request_check(const struct engine_request *r, int context,
                           const struct engine_backend *backend, struct error *e);
 
@@ -158,7 +162,7 @@ struct sequence {
   struct held_text held;
   uint64_t submitted_ns, admitted_ns, first_token_ns;  // the world's clock; TIME_NEVER = not yet
 };
-// Copies the checked request.
+// Copies the checked request; its arrival and stream are not set yet.
 struct sequence *engine_sequence_new(const struct engine_request *r, int context);
 void engine_sequence_free(struct sequence *s);  // its pages were released
 
@@ -167,10 +171,11 @@ struct sequence_list {
   struct sequence **items;  // [capacity of the engine's limits]
   int count;
 };
+// There must be room; s->arrival must be set and not change while s is in a list.
 void engine_list_insert(struct sequence_list *l, struct sequence *s);
-void engine_list_remove(struct sequence_list *l, struct sequence *s);
-int engine_list_after(const struct sequence_list *l,
-                      uint64_t arrival);  // how many are that old or older
+void engine_list_remove(struct sequence_list *l, struct sequence *s);  // it must be in the list
+// How many are that old or older: the place of a newcomer.
+int engine_list_after(const struct sequence_list *l, uint64_t arrival);
 
 // ---------------------------------------------------------------------------------------- streams
 
@@ -191,8 +196,9 @@ struct engine_stream {
     struct buffer text;  // capacity is reused round after round
   } slots[ENGINE_STREAM_EVENTS];
 };
-// These two want the lock held.
+// Lock held; there must be a free slot.  Copies event and text; event->text is not looked at.
 void engine_stream_push(struct engine_stream *s, const struct engine_event *event, struct str text);
+// Lock held.  Fewer than STREAM_ROOM slots are free: its sequence must sit out the step.
 bool engine_stream_full(const struct engine_stream *s);
 void engine_stream_notify(struct engine *en);  // calls the listed consumers; takes the lock itself
 
@@ -208,8 +214,11 @@ struct stats_window {
     uint64_t prefill_ns, decode_ns;  // time of the steps that did such work
   } seconds[STATS_SECONDS];
 };
+// A step that ended at end_ns of the world's clock and took step_ns; it counts for the second it
+// ended in.
 void engine_stats_add(struct stats_window *w, uint64_t end_ns, uint64_t step_ns, int prefill_tokens,
                       int decode_tokens);
+// Tokens a second; 0 where no such tokens were worked on in the window.
 void engine_stats_speed(const struct stats_window *w, uint64_t now_ns, double *prefill,
                         double *decode);
 

@@ -119,6 +119,7 @@ static bool check_lengths(const struct engine_request *r, int context, int posit
   return true;
 }
 
+// Lengths first: the arrays are walked only once their counts are believed.
 bool engine_request_check(const struct engine_request *r, int context,
                           const struct engine_backend *backend, struct error *e) {
   int vocabulary = backend->vocabulary;

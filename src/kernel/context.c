@@ -29,6 +29,8 @@ static const char *const isa_names[] = {
 
 const char *kernel_isa_name(enum kernel_isa isa) { return isa_names[isa]; }
 
+// Names are those of kernel_isa_name, lower case only; whether this processor has it is not asked
+// here.
 bool kernel_isa_parse(struct str name, enum kernel_isa *out) {
   for (size_t i = 0; i < COUNT_OF(isa_names); i++)
     if (str_equal(name, str_of(isa_names[i]))) {
@@ -118,6 +120,8 @@ struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa
   return k;
 }
 
+// Also for one that kernel_context_new left half made.  The chunk being filled loses the context's
+// reference, not its weights.
 void kernel_context_free(struct kernel_context *k) {
   if (!k) return;
   memory_free_big(k->thread_scratch, (size_t)k->threads * k->thread_bytes);

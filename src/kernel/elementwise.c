@@ -37,6 +37,7 @@ static void run(struct kernel_context *k, pool_function *function, struct row_jo
     function(j, 0, 1);
 }
 
+// A row is one thread's, since its mean square is one sum in one order.
 static void norm_rows(void *context, int index, int count) {
   const struct row_job *j = context;
   int64_t begin, end;

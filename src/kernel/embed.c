@@ -69,6 +69,7 @@ struct embed_job {
   float *y;
 };
 
+// Threads take whole rows, so that no two of them write to one.
 static void embed_tokens(void *context, int index, int count) {
   const struct embed_job *j = context;
   size_t row_bytes = kernel_row_bytes(j->dtype, j->columns);

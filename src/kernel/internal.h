@@ -14,9 +14,8 @@
 //                                      rows lie side by side: one register
 //     |  unpack, many tokens only
 //     v
-//   panel     some groups × columns in the form the inner loop eats without further work; lies in
-//   the
-//             thread's own scratch, in its L2 cache
+//   panel     some groups × columns in the form the inner loop eats without further work;
+//             lies in the thread's own scratch, in its L2 cache
 //
 //   x         f32 [tokens, columns]
 //     |  convert
@@ -170,18 +169,22 @@ struct kernel_context {
   struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
 };
 
-// Memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A block may
-// outlive the context.
+// Zeroed memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A
+// block may outlive the context.
 void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e);
+// The last block of a chunk gives the chunk back.  Any thread; NULL does nothing.
 void kernel_memory_release(void *block);
 void kernel_memory_close(struct kernel_context *k);  // when the context goes
 
-// Where things lie in packed weights (cpu/pack.c).
+// Where things lie in packed weights (cpu/pack.c).  Bytes of one group of 16 rows, a multiple of
+// 64.
 size_t kernel_pack_group_bytes(enum kernel_dtype t, int64_t columns);
-// Bytes from the start of a group to its minima (Q4_1) and to its quants.
+// Bytes from the start of a group to its minima; Q4_1 only.
 size_t kernel_pack_minima(int64_t columns);
+// Bytes from the start of a group to its quants; quantised types only.
 size_t kernel_pack_quants(enum kernel_dtype t, int64_t columns);
 
+// The companion format of a type: what its activations are converted to.
 enum kernel_operand kernel_operand_of(enum kernel_dtype t);
 // Bytes of one row in that format, a multiple of SCRATCH_ALIGN.
 size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns);

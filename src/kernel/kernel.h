@@ -12,7 +12,8 @@
 // chunks.
 //
 // Shapes are row-major, [rows, columns] with columns contiguous; "tokens" is the batch dimension.
-// All activations are f32.  No operator allocates after kernel_context_reserve.
+// All activations are f32.  Operators never allocate and cannot fail: what scratch has no room for
+// is done in smaller runs of tokens, with the same result.
 #pragma once
 
 #include "base/base.h"
@@ -33,7 +34,7 @@ enum kernel_dtype {  // storage formats of weights; block layouts are those of G
   KERNEL_Q8_0,  // 32 weights: f16 d, 32 signed bytes; w = d q
   KERNEL_DTYPES
 };
-const char *kernel_dtype_name(enum kernel_dtype t);
+const char *kernel_dtype_name(enum kernel_dtype t);  // as GGUF's tools write it: "Q4_0"
 // Bytes of one row of `columns` weights, or 0 when columns is no multiple of the type's block (1 or
 // 32).
 size_t kernel_row_bytes(enum kernel_dtype t, int64_t columns);
@@ -42,10 +43,13 @@ struct kernel_context;
 // isa AUTO takes the best this processor has; naming one it lacks is ERROR_UNSUPPORTED.  The pool
 // is borrowed and must outlive the context.
 struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa, struct error *e);
+// Weights packed with it stay valid; they are cleared on their own, before or after.
 void kernel_context_free(struct kernel_context *k);
+// The one in use, never AUTO.
 enum kernel_isa kernel_context_isa(const struct kernel_context *k);
-// Grows scratch so that operators with up to `tokens` tokens, `columns` input columns and attention
-// over up to `context` positions do not allocate.
+// Grows scratch, never shrinks it, so that operators with up to `tokens` tokens, `columns` input
+// columns and attention over up to `context` positions work at full speed.  On failure they still
+// work, in smaller runs.
 bool kernel_context_reserve(struct kernel_context *k, int tokens, int64_t columns, int64_t context,
                             struct error *e);
 
@@ -62,6 +66,7 @@ struct kernel_weight {
 bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64_t rows,
                         int64_t columns, const void *source, struct kernel_weight *out,
                         struct error *e);
+// Gives the memory back; w is zeroed and may be cleared again.
 void kernel_weight_clear(struct kernel_weight *w);
 
 // y_i[tokens, rows_i] = x[tokens, columns] · W_iᵀ for each of `count` weights that share the input
@@ -92,12 +97,15 @@ struct kernel_rope {
   const float *inverse_frequency;  // [rotated/2]
   float magnitude;
 };
+// positions[tokens], any order, repeats allowed.  Dimensions from rope->rotated on stay as they
+// are.
 void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,
                        const int32_t *positions, int tokens, int heads, int head_dim, float *x);
 
 // gate = silu(gate) * up, elementwise over n values; silu(x) = x / (1 + e^-x).
 void kernel_silu_multiply(struct kernel_context *k, float *gate, const float *up, int64_t n);
 void kernel_add(struct kernel_context *k, float *x, const float *y, int64_t n);  // x += y
+// x[tokens, columns] += bias[columns], the same for every token.
 void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int tokens,
                      int columns);
 
@@ -113,6 +121,7 @@ struct kernel_cache {
   size_t page_bytes;  // kernel_page_bytes(layers, kv_heads, head_dim)
   uint8_t *base;      // pages × page_bytes, 64-byte aligned, owned by the engine
 };
+// Bytes of one page: K and V of KERNEL_PAGE_TOKENS positions in all layers; a multiple of 64.
 size_t kernel_page_bytes(int layers, int kv_heads, int head_dim);
 
 // A run of consecutive new tokens of one sequence inside a batch.

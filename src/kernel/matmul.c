@@ -8,10 +8,10 @@
 //   few tokens    The work is to read the weights.  A thread takes a run of groups and streams them
 //                 from memory once, straight from packed form.
 //   many tokens   The work is to multiply.  A unit is a panel (32 rows) × a chunk of tokens; a
-//   thread
-//                 takes a run of units, panel by panel.  It unpacks the panel into its scratch,
-//                 which its L2 cache holds, and sweeps the tokens over it.  A panel with very many
-//                 columns is done in pieces: y carries the sums from piece to piece, exactly.
+//                 thread takes a run of units, panel by panel.  It unpacks the panel into its
+//                 scratch, which its L2 cache holds, and sweeps the tokens over it.  A panel with
+//                 very many columns is done in pieces: y carries the sums from piece to piece,
+//                 exactly.
 //
 //                    panel 0         panel 1         panel 2
 //                 chunk 0 chunk 1 chunk 0 chunk 1 chunk 0 chunk 1

@@ -24,6 +24,7 @@ struct chat {
   bool fallback;
 };
 
+// Parsed once here, so that a bad template shows before the first message.
 struct chat *chat_new(const struct model *model, struct error *e) {
   struct str source = model_chat_template(model);
   bool fallback = source.length == 0;
@@ -51,6 +52,8 @@ static json_t *token_text(const struct tokenizer *t, int32_t id) {
   return value ? value : json_string("");  // bytes that are no UTF-8 cannot be shown to a template
 }
 
+// A model without such a token gives "", which templates print without harm; undefined would be an
+// error in some.
 bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms, struct buffer *out,
                  struct error *e) {
   const struct tokenizer *t = c->tokenizer;

@@ -4,7 +4,7 @@
 //
 // The model's own template renders the messages; the text is then encoded with special tokens
 // recognised.  A model without a template gets ChatML, the most common form, and chat_is_fallback
-// says so. Immutable after chat_new: safe to share by threads.
+// says so.  Immutable after chat_new: safe to share by threads.
 #pragma once
 
 #include <jansson.h>
@@ -13,9 +13,11 @@
 #include "model/model.h"
 
 struct chat;
-struct chat *chat_new(const struct model *model, struct error *e);  // the model is borrowed
-void chat_free(struct chat *c);
-bool chat_is_fallback(const struct chat *c);
+// Borrows the model, which must outlive it.  NULL where the file's template cannot be parsed:
+// ChatML is for files without one, not for files with a wrong one.
+struct chat *chat_new(const struct model *model, struct error *e);
+void chat_free(struct chat *c);               // the model stays
+bool chat_is_fallback(const struct chat *c);  // the file brought no template
 // variables: what template.h's template_render takes; bos_token and eos_token are added here,
 // messages must be there.  Appends the rendered text to *out; untouched on failure.
 bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms, struct buffer *out,

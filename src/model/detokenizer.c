@@ -18,6 +18,8 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD"  // U+FFFD
 
+// Bytes of a character that begins so; 0 for what begins none: C0 and C1 could only begin overlong
+// forms, F5 and more only what is above 10FFFF.
 static int needed_length(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return 2;
@@ -45,6 +47,8 @@ static void flush_pending(struct detokenizer *d, struct buffer *out) {
   d->pending_length = 0;
 }
 
+// A byte that breaks a character off is asked twice: as its continuation, and then, after the
+// U+FFFD, as the beginning of another.
 static void add_byte(struct detokenizer *d, unsigned char byte, struct buffer *out) {
   if (!fits(d, byte)) {
     flush_pending(d, out);
@@ -59,6 +63,7 @@ static void add_byte(struct detokenizer *d, unsigned char byte, struct buffer *o
   d->pending_length = 0;
 }
 
+// The space that encoding put in front is taken off once: off the first token that is shown.
 void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id,
                      bool show_special, struct buffer *out) {
   if (tokenizer_is_special(t, id) && !show_special) return;

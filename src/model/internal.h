@@ -114,19 +114,30 @@ void model_gguf_clear(struct gguf *g);
 const struct gguf_entry *model_gguf_find(const struct gguf *g, const char *key);
 
 // Readers of one value.  An absent key leaves *out as it was and returns true; a value of another
-// type or outside [low, high] is an error that names key, value and byte.  An array is accepted
-// where all its elements are equal (files write per-layer values that way).
+// type or outside [low, high] is an error that names key and byte.
+
+// Any width and sign.  An array is taken where all its elements are equal (files write per-layer
+// values that way); one whose elements differ is ERROR_UNSUPPORTED.
 bool model_gguf_int(const struct gguf *g, const char *key, int64_t low, int64_t high, int64_t *out,
                     struct error *e);
+// f32 or f64, or an array of one of them; NaN is outside of every range.
 bool model_gguf_float(const struct gguf *g, const char *key, double low, double high, double *out,
                       struct error *e);
+// Only a byte of 0 or 1.
 bool model_gguf_bool(const struct gguf *g, const char *key, bool *out, struct error *e);
+// *out points into the file.
 bool model_gguf_string(const struct gguf *g, const char *key, struct str *out, struct error *e);
-// Readers of a whole array, into the arena; absent leaves *count 0 and *out NULL.
+
+// Readers of a whole array, into the arena.  An absent key and a failure leave *count 0 and *out
+// NULL; only a failure returns false.
+
+// The texts themselves stay in the file; they may hold any bytes.
 bool model_gguf_strings(struct gguf *g, const char *key, const struct str **out, uint64_t *count,
                         struct error *e);
+// f32 or f64, as f32; all finite.
 bool model_gguf_floats(struct gguf *g, const char *key, const float **out, uint64_t *count,
                        struct error *e);
+// Any width and sign whose values fit 32 bits.
 bool model_gguf_ints(struct gguf *g, const char *key, const int32_t **out, uint64_t *count,
                      struct error *e);
 

@@ -177,6 +177,8 @@ struct model *model_open(const char *path, const struct model_options *options,
   return m;
 }
 
+// The same way as model_open, without a kernel: so the two never come to different conclusions
+// about a file.  The path is not put in front of a refusal, as model_open_bytes does.
 bool model_check(const char *path, const struct model_options *options, struct error *e) {
   struct file_map map = {0};
   if (!file_map_open(&map, path, e)) return false;

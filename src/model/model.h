@@ -34,12 +34,15 @@ struct model;
 // the model. kernel is borrowed and must outlive the model.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e);
+// Its tokenizer, config and template go with it.
 void model_free(struct model *m);
 // Whether model_open would take the file, in a fraction of its time and memory: everything is read
 // and compared but the weights themselves.  e says why not, without the file's name in front.
 // ERROR_MISSING: all is well but for the tokenizer of a llama2.c model, which is not beside it.
 bool model_check(const char *path, const struct model_options *options, struct error *e);
+// Lives as long as the model and never changes.
 const struct model_config *model_config(const struct model *m);
+// Never NULL: a model without a tokenizer is not opened.  Owned by the model.
 const struct tokenizer *model_tokenizer(const struct model *m);
 // The Jinja source of the chat template, or the empty string when the file has none.
 struct str model_chat_template(const struct model *m);

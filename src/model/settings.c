@@ -82,7 +82,7 @@ static const struct {
     {"split.count", {0, 1}, "the other parts of a split model: join them into one file first"},
 };
 
-// The value of a key whatever its number type, or NaN for something else.
+// The value of a key whatever its number type; false, and *out as it was, for something else.
 static bool value_of(const struct gguf *g, const struct gguf_entry *v, const char *key,
                      double *out) {
   int64_t whole;

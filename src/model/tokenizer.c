@@ -22,6 +22,8 @@ static bool check_id(const struct tokenizer_source *s, int32_t id, const char *n
                    s->count - 1);
 }
 
+// The limit on a text keeps sums of lengths within 32 bits.  Type 0, which ggml calls undefined,
+// passes for a normal token.
 static bool check_token(const struct tokenizer_source *s, int32_t id, struct error *e) {
   if ((s->texts[id].length && !s->texts[id].data) || s->texts[id].length > TOKENIZER_TEXT_MAX)
     return error_set(e, ERROR_INPUT, "tokenizer: the text of token %d is %zu bytes long (limit %u)",
@@ -32,6 +34,8 @@ static bool check_token(const struct tokenizer_source *s, int32_t id, struct err
   return true;
 }
 
+// All that later code takes for granted: every id that is named exists, every text can be read.
+// Scores and merges belong to one kind and are checked where it is built.
 static bool check_source(const struct tokenizer_source *s, struct error *e) {
   if (s->count < 1 || s->count > TOKENIZER_VOCABULARY_MAX || !s->texts)
     return error_set(e, ERROR_INPUT, "tokenizer: a vocabulary of %d tokens is not possible (1..%d)",
@@ -50,6 +54,8 @@ static bool check_source(const struct tokenizer_source *s, struct error *e) {
   return true;
 }
 
+// An empty text gets one of its own, as llama.cpp does, so that every text has a first byte and no
+// two empty ones are equal.
 static void copy_texts(struct tokenizer *t, const struct tokenizer_source *s) {
   t->texts = memory_new((size_t)t->count * sizeof *t->texts);
   t->bytes = memory_new((size_t)t->count * sizeof *t->bytes);
@@ -79,6 +85,7 @@ static bool set_byte(struct tokenizer *t, int32_t id, struct error *e) {
   return true;
 }
 
+// A byte token without the form <0xNN> is refused here: otherwise text would be lost silently.
 static bool set_flags_by_type(struct tokenizer *t, const struct tokenizer_source *s,
                               struct error *e) {
   static const uint8_t by_type[] = {
@@ -94,6 +101,7 @@ static bool set_flags_by_type(struct tokenizer *t, const struct tokenizer_source
   return true;
 }
 
+// In the order of the head of this file: each step reads what the one before it left.
 struct tokenizer *tokenizer_new(const struct tokenizer_source *source, struct error *e) {
   if (!check_source(source, e)) return NULL;
   struct tokenizer *t = memory_new(sizeof *t);
@@ -116,6 +124,7 @@ struct tokenizer *tokenizer_new(const struct tokenizer_source *source, struct er
   return t;
 }
 
+// Also one that tokenizer_new left half made; what the other kind would have is zero.
 void tokenizer_free(struct tokenizer *t) {
   if (!t) return;
   tokenizer_clear_pieces(&t->pieces);
@@ -145,6 +154,8 @@ void token_list_add(struct token_list *l, int32_t id) {
   l->ids[l->count++] = id;
 }
 
+// A symbol that is no token falls apart into byte tokens (see byte_tokens); a byte that has none is
+// dropped.
 void tokenizer_emit_symbols(struct encoding *e, struct str word) {
   const struct tokenizer *t = e->tokenizer;
   for (int32_t i = e->symbol_count ? 0 : -1; i >= 0; i = e->symbols[i].next) {
@@ -171,6 +182,7 @@ static void encode_plain(struct encoding *e, struct str text) {
   }
 }
 
+// The scratch of all spans is one `struct encoding`, which grows to the longest word and stays.
 void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
                       bool parse_special, struct token_list *out) {
   struct encoding e = {.tokenizer = t, .out = out};

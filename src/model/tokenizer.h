@@ -37,15 +37,19 @@ struct tokenizer_source {
 };
 
 struct tokenizer;
+// NULL with ERROR_INPUT where ids, types, texts, scores or merges cannot be right, and with
+// ERROR_UNSUPPORTED, listing the known ones, for an unknown `pre` of BPE: a near miss would change
+// ids silently.
 struct tokenizer *tokenizer_new(const struct tokenizer_source *source, struct error *e);
+// Texts given out by tokenizer_bytes go with it.
 void tokenizer_free(struct tokenizer *t);
 
 struct token_list {
   int32_t *ids;  // owned
   size_t count, capacity;
 };
-void token_list_clear(struct token_list *l);
-void token_list_add(struct token_list *l, int32_t id);
+void token_list_clear(struct token_list *l);            // releases; empty and usable again
+void token_list_add(struct token_list *l, int32_t id);  // any number: nothing is checked
 
 // Appends the ids of `text`.  add_special: begin with BOS / end with EOS where the model says so.
 // parse_special: texts of control and user-defined tokens in `text` become those tokens (for
@@ -54,15 +58,18 @@ void token_list_add(struct token_list *l, int32_t id);
 void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
                       bool parse_special, struct token_list *out);
 
-int tokenizer_count(const struct tokenizer *t);
-int32_t tokenizer_bos(const struct tokenizer *t);
-int32_t tokenizer_eos(const struct tokenizer *t);
+// The questions below may be asked of any id; one out of range is no token and has no bytes.
+
+int tokenizer_count(const struct tokenizer *t);    // ids are 0..count-1
+int32_t tokenizer_bos(const struct tokenizer *t);  // -1 = none
+int32_t tokenizer_eos(const struct tokenizer *t);  // -1 = none; not the only end there may be
 // EOS, EOT or another end-of-generation token
 bool tokenizer_is_end(const struct tokenizer *t, int32_t id);
 // control or unknown: not shown to users
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 // The bytes one token stands for ("▁the" → " the", "<0x0A>" → "\n", byte-level letters undone).
-// Control tokens give their own text.  Owned by the tokenizer.
+// Control, unknown and user-defined tokens give their own text, unused ones nothing.  Owned by the
+// tokenizer.
 struct str tokenizer_bytes(const struct tokenizer *t, int32_t id);
 
 // Streaming detokenisation.  Zero-initialised = start of text.  Feed ids one by one; what is
@@ -74,6 +81,8 @@ struct detokenizer {
   int pending_length;
   bool started;  // something was fed already
 };
+// Appends what became whole, perhaps nothing.  A special token that is not shown leaves no trace:
+// bytes before and behind it join.
 void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id,
                      bool show_special, struct buffer *out);
 // flushes pending bytes as U+FFFD

@@ -64,6 +64,7 @@ static void add_token(struct tokenizer *t, int32_t id) {
   if (!as_stored && !(flags & FLAG_UNUSED)) t->bytes[id] = decoded;
 }
 
+// Every byte becomes a piece, token or not: words start out as single bytes.
 static void add_single_bytes(struct tokenizer *t) {
   char *all = arena_new(&t->arena, 256);
   for (int byte = 0; byte < 256; byte++) {
@@ -97,6 +98,8 @@ static int32_t find_result(struct tokenizer *t, struct str joined, int32_t last)
   return tokenizer_add_piece(&t->pieces, joined);
 }
 
+// The space is looked for between the first byte and the last: neither side is empty.  A merge with
+// a character that is no letter is passed over, and the ranks of the others stay.
 static bool add_merges(struct tokenizer *t, const struct tokenizer_source *s,
                        struct buffer *scratch, struct error *e) {
   int32_t result = -1;
@@ -127,6 +130,7 @@ static bool check_merges(const struct tokenizer_source *s, struct error *e) {
                    s->merge_count, TOKENIZER_MERGES_MAX);
 }
 
+// Tokens first, so that a merge whose result is a token finds it.
 bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source,
                          struct error *e) {
   if (!check_merges(source, e) || !tokenizer_find_rules(source->pre, &t->rules, e)) return false;
@@ -139,6 +143,8 @@ bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *sou
   return good;
 }
 
+// A word may be a token that merging does not arrive at; families with whole_words_first take it
+// all the same.
 static void encode_word(void *context, struct str word) {
   struct encoding *e = context;
   const struct tokenizer *t = e->tokenizer;

@@ -50,10 +50,12 @@ struct merges {
   struct merge_slot *slots;
   uint32_t slot_count;
 };
+// Must come first, and once; more than `count` merges must not be added.
 void tokenizer_reserve_merges(struct merges *m, int count);
+// left, right and result are numbers of pieces; of two equal pairs the first counts.
 void tokenizer_add_merge(struct merges *m, int32_t left, int32_t right, uint32_t rank,
                          int32_t result);
-void tokenizer_clear_merges(struct merges *m);
+void tokenizer_clear_merges(struct merges *m);  // does nothing on a zeroed table
 
 struct symbol {            // a run of bytes of the word being merged
   int32_t previous, next;  // neighbours alive; -1 = end
@@ -69,6 +71,7 @@ struct encoding {
   struct candidate *candidates;  // binary heap, best first
   size_t candidate_count, candidate_capacity;
 };
+// begin: where the one before ends.  To begin a word set symbol_count to 0.
 void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, int32_t piece);
 // Merges the best pair until none is left.  `word` is what the symbols lie in.
 void tokenizer_merge_symbols(struct encoding *e, struct str word);
@@ -83,8 +86,10 @@ struct word_rules {
                            // ignore_merges)
   pcre2_match_context *limits;
 };
+// Compiles the rules of a name into zeroed *rules; "" is what old files mean by no name.  An
+// unknown name is ERROR_UNSUPPORTED.  Clear *rules after a failure too.
 bool tokenizer_find_rules(struct str name, struct word_rules *rules, struct error *e);
-void tokenizer_clear_rules(struct word_rules *rules);
+void tokenizer_clear_rules(struct word_rules *rules);  // does nothing on zeroed rules
 typedef void (*tokenizer_word)(void *context, struct str word);
 // Calls `word` for each word of the text in order; the words joined are the text with every invalid
 // UTF-8 byte replaced by U+FFFD.
@@ -108,7 +113,10 @@ struct spans {
   struct span *items;
   size_t count, capacity;
 };
+// Texts and flags must be final.
 void tokenizer_collect_specials(struct tokenizer *t);
+// Appends spans that joined are the text; *out must be empty, its items are the caller's to free.
+// Without parse_special only user-defined tokens are cut out.
 void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
                             struct spans *out);
 
@@ -144,10 +152,16 @@ struct tokenizer {
 };
 
 void tokenizer_flag_known_texts(struct tokenizer *t);  // tokenizer_known.c
+
+// Fill pieces, bytes and what else their kind needs; texts and flags must be there.  On failure the
+// tokenizer is good for tokenizer_free only.
 bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
                          struct error *e);
 bool tokenizer_build_bpe(struct tokenizer *t, const struct tokenizer_source *source,
-                         struct error *e);
+                         struct error *e);  // likewise; ERROR_UNSUPPORTED for source->pre
+
+// Append the ids of plain text, at most TOKENIZER_SPAN_MAX bytes, to e->out.  prefix: this is where
+// a model that puts a space in front wants it.
 void tokenizer_encode_spm(struct encoding *e, struct str text, bool prefix);
-void tokenizer_encode_bpe(struct encoding *e, struct str text);
+void tokenizer_encode_bpe(struct encoding *e, struct str text);    // by words; knows no prefix
 void tokenizer_emit_symbols(struct encoding *e, struct str word);  // the ids of what merging left

@@ -118,6 +118,8 @@ static void mend_families(struct tokenizer *t, const int32_t *ids) {
   if (stop >= 0 && find_known(ids, "<|tool_response>") >= 0) t->flags[stop] = 0;
 }
 
+// GROUP_SHOWN replaces what the type said; the others only add to it.  The ids that the file names
+// as ends are ends whatever their text; families come last, for they take back what the table gave.
 void tokenizer_flag_known_texts(struct tokenizer *t) {
   int32_t ids[COUNT_OF(known_texts)];
   find_known_texts(t, ids);

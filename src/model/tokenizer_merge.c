@@ -71,6 +71,7 @@ struct candidate {
   int32_t result;   // piece
 };
 
+// Parents move down until c has its place: one store a level instead of a swap.
 static void push(struct encoding *e, struct candidate c) {
   if (e->candidate_count == e->candidate_capacity) {
     e->candidate_capacity = e->candidate_capacity ? e->candidate_capacity * 2 : 64;
@@ -82,6 +83,7 @@ static void push(struct encoding *e, struct candidate c) {
   heap[at] = c;
 }
 
+// At least one candidate must be there.  The last one takes the root's place and sinks.
 static struct candidate pop(struct encoding *e) {
   struct candidate *heap = e->candidates;
   struct candidate best = heap[0], last = heap[--e->candidate_count];
@@ -105,6 +107,7 @@ static uint32_t badness_of_score(float score) {
   return ~(bits >> 31 ? ~bits : bits | 0x80000000u);
 }
 
+// The length is asked first: cheaper than the hash of a text that cannot be a token.
 static bool spm_pair(const struct tokenizer *t, struct str joined, uint32_t *badness,
                      int32_t *result) {
   if (joined.length > t->longest_piece) return false;
@@ -122,6 +125,7 @@ static bool bpe_pair(const struct merges *m, int32_t left, int32_t right, uint32
   return slot->left >= 0;
 }
 
+// Makes a candidate of two neighbours that may join.  -1 on either side is the end of the word.
 static void consider(struct encoding *e, struct str word, int32_t left, int32_t right) {
   if (left < 0 || right < 0) return;
   const struct tokenizer *t = e->tokenizer;
@@ -136,6 +140,7 @@ static void consider(struct encoding *e, struct str word, int32_t left, int32_t 
   push(e, c);
 }
 
+// Behind the last one, which it becomes the neighbour of.
 void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, int32_t piece) {
   if (e->symbol_count == e->symbol_capacity) {
     e->symbol_capacity = e->symbol_capacity ? e->symbol_capacity * 2 : 64;
@@ -146,6 +151,8 @@ void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, i
   e->symbols[at] = (struct symbol){at - 1, -1, begin, length, piece};
 }
 
+// Outdated candidates are not looked for when symbols join; they are passed over when their turn
+// comes.
 void tokenizer_merge_symbols(struct encoding *e, struct str word) {
   e->candidate_count = 0;
   for (int32_t i = 1; i < e->symbol_count; i++) consider(e, word, i - 1, i);

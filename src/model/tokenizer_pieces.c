@@ -23,6 +23,7 @@ static uint32_t hash_text(struct str text) {
   return (uint32_t)(hash_bytes(text.data, text.length, 0) >> 32);
 }
 
+// The slot of `text`, or the empty one where it belongs; there is one, for at most half are taken.
 static struct piece_slot *find_slot(const struct pieces *p, struct str text, uint32_t hash) {
   uint32_t mask = p->slot_count - 1;
   for (uint32_t i = hash & mask;; i = (i + 1) & mask) {
@@ -61,6 +62,7 @@ int32_t tokenizer_find_piece(const struct pieces *p, struct str text) {
   return find_slot(p, text, hash_text(text))->number_plus_one - 1;
 }
 
+// Room is made before the look-up, which a later move of the slots would spoil.
 int32_t tokenizer_add_piece(struct pieces *p, struct str text) {
   if (p->count == p->capacity) resize(p, p->capacity * 2);
   uint32_t hash = hash_text(text);

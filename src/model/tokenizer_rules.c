@@ -153,6 +153,7 @@ static bool refuse(struct str name, struct error *e) {
   return false;
 }
 
+// A failure here is the library's (built without Unicode, say): the patterns are our own.
 static bool compile(struct word_rules *rules, const char *pattern, struct error *e) {
   int code;
   PCRE2_SIZE offset;
@@ -168,6 +169,7 @@ static bool compile(struct word_rules *rules, const char *pattern, struct error 
   return true;
 }
 
+// What is half filled when a step fails is released with the tokenizer.
 bool tokenizer_find_rules(struct str name, struct word_rules *rules, struct error *e) {
   const struct rules_entry *entry = find_entry(name);
   if (!entry) return refuse(name, e);

@@ -27,6 +27,7 @@ static bool is_cut(const struct tokenizer *t, int32_t id, bool parse_special) {
   return (t->flags[id] & CUT_ALWAYS) && !(t->flags[id] & (FLAG_CONTROL | FLAG_UNKNOWN));
 }
 
+// Bytes as unsigned numbers, a text before those that it begins: the order that `walk` relies on.
 static int compare_texts(const void *a, const void *b, void *context) {
   const struct tokenizer *t = context;
   int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
@@ -38,6 +39,8 @@ static int compare_texts(const void *a, const void *b, void *context) {
                                  // others are dropped
 }
 
+// The table is compacted in place: equal texts leave one id.  `first` is written at the end of each
+// first byte's run, then bytes without a run take over the end of the run before.
 void tokenizer_collect_specials(struct tokenizer *t) {
   struct specials *s = &t->specials;
   int found = 0;
@@ -94,6 +97,7 @@ static int32_t walk(const struct tokenizer *t, struct str text, bool parse_speci
   return -1;
 }
 
+// Empty plain text is left out, so that two special tokens may stand side by side.
 static void add_span(struct spans *s, struct str text, int32_t id) {
   if (id < 0 && text.length == 0) return;
   if (s->count == s->capacity) {
@@ -103,6 +107,7 @@ static void add_span(struct spans *s, struct str text, int32_t id) {
   s->items[s->count++] = (struct span){text, id};
 }
 
+// Leftmost first, without overlaps; the plain text between the tokens goes out in order.
 static void cut_span(const struct tokenizer *t, struct str text, bool parse_special, size_t length,
                      struct spans *out) {
   size_t begin = 0;
@@ -120,6 +125,7 @@ static void cut_span(const struct tokenizer *t, struct str text, bool parse_spec
   add_span(out, (struct str){text.data + begin, text.length - begin}, -1);
 }
 
+// Special tokens found earlier, which are longer, stay whole.
 static void cut_all_of_length(const struct tokenizer *t, bool parse_special, size_t length,
                               struct spans *spans) {
   struct spans cut = {0};
@@ -133,6 +139,7 @@ static void cut_all_of_length(const struct tokenizer *t, bool parse_special, siz
   *spans = cut;
 }
 
+// `seen` may hold lengths that a longer token's cut has used up; their pass then finds nothing.
 void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
                             struct spans *out) {
   const struct specials *s = &t->specials;

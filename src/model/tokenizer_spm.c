@@ -58,6 +58,8 @@ static bool crosses_words(struct str text) {
   return false;
 }
 
+// Of two tokens with one text the later counts.  A score that is no number would leave no order to
+// merge in.
 bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
                          struct error *e) {
   t->scores = memory_new((size_t)t->count * sizeof *t->scores);
@@ -82,6 +84,7 @@ static uint32_t promised_length(char first) {
   return by_high_bits[(unsigned char)first >> 4];
 }
 
+// Runs between spaces are copied whole.  A "▁" already in the text stays and reads as a space.
 static void mark_spaces(struct buffer *out, struct str text, bool prefix) {
   if (prefix) buffer_add_str(out, STR(SPACE_MARK));
   for (size_t at = 0; at < text.length;) {

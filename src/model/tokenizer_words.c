@@ -66,6 +66,8 @@ static const struct stand_in {
     {0x2EBF0, 0x2EE5D, LETTER},     {0x31350, 0x323AF, LETTER},
 };
 
+// What patterns see in place of a character, mostly itself.  The first test spares the search for
+// nearly all text there is.
 static uint32_t stand_in_for(uint32_t character) {
   if (character < stand_ins[0].first) return character;
   size_t low = 0, high = COUNT_OF(stand_ins);
@@ -102,6 +104,7 @@ static int decode_leniently(struct str s, size_t at, uint32_t *character) {
   return c > 0x10FFFF ? 0 : length;
 }
 
+// Whether patterns can match the text itself: valid UTF-8 and no character with a stand-in.
 static bool is_clean(struct str text) {
   for (size_t at = 0; at < text.length;) {
     uint32_t character = (unsigned char)text.data[at];
@@ -112,6 +115,7 @@ static bool is_clean(struct str text) {
   return true;
 }
 
+// Surrogates go out in three bytes, as they came in: words must keep them, though no UTF-8 has any.
 static void add_character(struct buffer *b, uint32_t character) {
   char bytes[4];
   int length = str_utf8_encode(character, bytes);
@@ -171,6 +175,8 @@ static void cut(const struct cutting *c, int depth, size_t begin, size_t end) {
   cut(c, depth + 1, done, end);
 }
 
+// A clean text, the usual case, is matched in place.  Without memory for a match the text is one
+// word: ids may differ, nothing is lost.
 void tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
                            void *context) {
   struct buffer clean = {0}, subject = {0};

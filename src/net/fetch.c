@@ -4,8 +4,9 @@
 //
 //   path.part        what arrived so far, always a prefix of the file
 //   path.part.from   one line: the ETag or date which that prefix belongs to, written before its
-//   first byte path             the whole file; appears by rename, after its digest was checked and
-//   its bytes synced
+//                    first byte
+//   path             the whole file; appears by rename, after its digest was checked and its bytes
+//                    synced
 //
 // One call makes several attempts.  Each asks for the bytes from the end of .part on ("Range"),
 // under the condition that the file is still the one begun ("If-Range").  The answer decides:
@@ -448,7 +449,7 @@ bool fetch_text(const char *url, const char *token, size_t limit, struct buffer 
 
 // ---- a file in several attempts
 
-// Without a validator only a digest can tell whether the rest fits what is there.
+// Names the two files and goes on from what an earlier run left.  The folder must exist.
 static bool open_part(struct transfer *t) {
   const char *path = t->request->path;
   if (snprintf(t->part, sizeof t->part, "%s.part", path) >= (int)sizeof t->part ||

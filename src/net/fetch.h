@@ -24,10 +24,11 @@ struct fetch_request {
 // NULL) gets its digest.  Errors name the URL and the reason: no network, HTTP status, disk full,
 // digest mismatch (the file is then removed).
 bool fetch_file(const struct fetch_request *request, char *sha256_out, struct error *e);
-// A small document (at most `limit` bytes) into *out.
+// A small document appended to *out; more than `limit` bytes are an error.
 bool fetch_text(const char *url, const char *token, size_t limit, struct buffer *out,
                 struct error *e);
 
-// SHA-256 of a file or of memory, as 64 lower-case hex digits and a NUL.
+// SHA-256 of a file, read from start to end, as 64 lower-case hex digits and a NUL.
 bool fetch_sha256_file(const char *path, char out[65], struct error *e);
+// The same of bytes in memory; cannot fail.
 void fetch_sha256(const void *data, size_t length, char out[65]);

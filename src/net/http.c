@@ -18,7 +18,7 @@
 // already complete are still sent.
 //
 // LINGERING: closing a socket with unread input makes the kernel send RST, which can destroy the
-// answer under way. So the sending half is closed first, and what still comes is thrown away until
+// answer under way.  So the sending half is closed first, and what still comes is thrown away until
 // the client closes or LINGER_MS are over.
 //
 // Callbacks of the handler run only from connection_turn (the task), deliver and connection_end,
@@ -156,6 +156,8 @@ static void enter(struct net_connection *c, enum net_phase phase) {
   net_timer_set(c->timer, ms[phase]);
 }
 
+// Answers without the handler, and the connection ends with it.  The head may have failed before
+// llhttp saw it, so whether this is a HEAD, which gets no body, is read off its text.
 static void refuse(struct net_connection *c, const struct net_refusal *why) {
   bool head = str_starts(buffer_str(&c->parser.head), STR("HEAD "));
   buffer_clear(&c->parser.body);
@@ -166,6 +168,8 @@ static void refuse(struct net_connection *c, const struct net_refusal *why) {
   net_task_queue(c->listener->loop, &c->task);
 }
 
+// The handler may answer before it returns; no phase depends on that, since answers go out in the
+// task at the end of the turn.
 static void deliver(struct net_connection *c) {
   const struct net_http_handler *h = &c->listener->handler;
   assert(c->parser.state == PARSER_DONE);
@@ -466,6 +470,8 @@ static struct net_http_limits with_defaults(const struct net_http_limits *given)
   return l;
 }
 
+// The port is asked of the socket, not taken from the argument, which may be 0.  A spare descriptor
+// that cannot be had is no error: only refuse_without_descriptor misses it.
 struct net_listener *net_http_listen(struct net_loop *l, const char *address, int port,
                                      const struct net_http_limits *limits,
                                      const struct net_http_handler *handler, struct error *e) {

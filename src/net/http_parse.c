@@ -3,8 +3,9 @@
 // http_parse.c: bytes in, one request at a time out.  No sockets and no clock: a function of the
 // bytes alone.
 //
-//   bytes ──▶ head: lines cut and checked here ──▶ llhttp, once, over the whole head ──▶ body by
-//   llhttp ──▶ done
+//   bytes ──▶ head: lines cut and checked here ──▶ llhttp, once, over the whole head
+//                                                    │
+//                                                    └──▶ body, by llhttp as it comes ──▶ done
 //
 // The head is gathered whole before llhttp sees it.  That costs one copy of a few hundred bytes and
 // buys three things: the request line and headers lie in one piece, so headers are looked up in

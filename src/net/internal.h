@@ -23,27 +23,31 @@ struct net_watch {
   void (*ready)(void *context, uint32_t events);
   void *context;
 };
+// events: EPOLLIN | …, level-triggered; errors and hang-ups come unasked.  False, with errno, when
+// the kernel has no room for one more.
 bool net_watch_add(struct net_loop *l, struct net_watch *w, uint32_t events);
-void net_watch_change(struct net_loop *l, struct net_watch *w,
-                      uint32_t events);  // no system call when equal
+// No system call when they are what they were.
+void net_watch_change(struct net_loop *l, struct net_watch *w, uint32_t events);
+// Allowed inside any callback, its own included.
 void net_watch_remove(struct net_loop *l, struct net_watch *w);
 
 // Work for the end of this turn of the loop.  Handlers only queue tasks, so that no callback runs
-// inside another. Queueing a queued task does nothing.
+// inside another.  Queueing a queued task does nothing.
 struct net_task {
   void (*function)(void *context);
   void *context;
   struct net_task *next, *previous;
   bool queued;
 };
+// Borrows *t until it has run or is cancelled.  A task queued by a task runs in the next turn.
 void net_task_queue(struct net_loop *l, struct net_task *t);
-void net_task_cancel(struct net_loop *l, struct net_task *t);
+void net_task_cancel(struct net_loop *l, struct net_task *t);  // does nothing when it is not queued
 
-void net_timer_cancel(struct net_timer *t);
-bool net_timer_is_set(const struct net_timer *t);
-const struct world *net_loop_world(const struct net_loop *l);
-char *net_loop_scratch(
-    struct net_loop *l);  // NET_READ_BYTES, anyone's until it returns to the loop
+void net_timer_cancel(struct net_timer *t);                    // does nothing when it is not set
+bool net_timer_is_set(const struct net_timer *t);              // false from when its function runs
+const struct world *net_loop_world(const struct net_loop *l);  // never NULL
+// NET_READ_BYTES, anyone's until it returns to the loop.
+char *net_loop_scratch(struct net_loop *l);
 
 // ---- http_parse.c
 
@@ -76,14 +80,15 @@ struct net_parser {
   bool wants_continue;  // "Expect: 100-continue", and no byte of the body is there yet
   struct net_refusal refusal;
 };
+// For uninitialised memory; allocates nothing until bytes come.
 void net_parser_init(struct net_parser *p, const struct net_http_limits *limits);
 void net_parser_reset(struct net_parser *p);  // for the next request; keeps small buffers
-void net_parser_clear(struct net_parser *p);
+void net_parser_clear(struct net_parser *p);  // releases buffers; init before it is used again
 // Takes bytes until the request is complete or refused; returns how many were taken.
 size_t net_parser_feed(struct net_parser *p, const char *data, size_t length);
 bool net_parser_started(const struct net_parser *p);  // at least one byte of a request is there
-struct str net_parser_header(const struct net_parser *p,
-                             const char *lower_case_name);  // first of that name
+// The first of that name; "" when absent.
+struct str net_parser_header(const struct net_parser *p, const char *lower_case_name);
 
 // ---- http_response.c
 
@@ -95,7 +100,10 @@ struct net_head {
   size_t length;
   bool keep_alive, http10;
 };
+// Appends everything up to the blank line.  A handler's headers are not checked: they must be
+// complete lines and none of those written here.
 void net_response_write_head(const struct net_head *head, uint64_t wall_ms, struct buffer *out);
+// data must not be empty: an empty chunk ends the body.
 void net_response_write_chunk(struct str data, struct buffer *out);
 bool net_response_has_body(int status);  // false for 1xx, 204 and 304
 // A whole refusal: head and {"error":{…}}, after which the connection closes.
@@ -155,4 +163,5 @@ struct net_listener {
   struct net_connection *first;
 };
 
+// Response bytes that the kernel has not taken yet.
 size_t net_connection_unsent(const struct net_connection *c);

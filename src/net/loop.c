@@ -11,8 +11,8 @@
 //
 // Timers sit in a binary heap ordered by (deadline, order of setting), each knowing its place, so
 // setting and cancelling cost O(log n) and equal deadlines fire in order: a run under a simulated
-// world replays exactly. Posts are a vector under a lock; the loop swaps it out whole.  Tasks are a
-// list touched by the loop's thread only. Events of one epoll_wait may belong to watches that an
+// world replays exactly.  Posts are a vector under a lock; the loop swaps it out whole.  Tasks are
+// a list touched by the loop's thread only.  Events of one epoll_wait may belong to watches that an
 // earlier event of the same batch removed; removal therefore blanks them in the batch.
 
 #include <assert.h>

@@ -22,17 +22,26 @@
 #include "base/world.h"
 
 struct net_loop;
+// world: clocks for timers and the Date header, borrowed; NULL = the real one.  ERROR_SYSTEM when
+// no descriptor is left for it.
 struct net_loop *net_loop_new(const struct world *world, struct error *e);
+// Timers and listeners must have been freed, and no other thread may post or stop any more.  Calls
+// that were posted and not made are dropped.
 void net_loop_free(struct net_loop *l);
+// Runs until net_loop_stop, then true; false only when the system's waiting itself fails.  A stop
+// that came before ends it at once.  May be called again afterwards: nothing is lost in between.
 bool net_loop_run(struct net_loop *l, struct error *e);
+// Ends net_loop_run after the turn under way.  From any thread, or from a signal handler.
 void net_loop_stop(struct net_loop *l);
-// Calls function(context) on the loop's thread soon; never lost, in order.  Safe from any thread,
-// and after net_loop_run returned (then it is dropped).
+// Calls function(context) on the loop's thread soon, in the order of posting.  From any thread.
+// What is posted while nobody runs the loop waits for the next net_loop_run, or is dropped by
+// net_loop_free.
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context);
 struct net_timer;  // one-shot; freed by net_timer_free only
+// Made unset.  The function may set, cancel or free its own timer.
 struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *context), void *context);
 void net_timer_set(struct net_timer *t, uint64_t delay_ms);  // replaces; 0 = as soon as possible
-void net_timer_free(struct net_timer *t);
+void net_timer_free(struct net_timer *t);                    // cancels a set one
 
 struct net_http_limits {  // 0 = the default in brackets
   size_t header_bytes;    // request line and headers [64 KiB]
@@ -61,11 +70,12 @@ struct net_http_handler {
 };
 
 struct net_listener;
-// address: numeric IPv4 or IPv6; port 0 = any free one.  A busy port is ERROR_SYSTEM and says what
-// to do.
+// address: numeric IPv4 or IPv6, else ERROR_INPUT; port 0 = any free one.  A busy port is
+// ERROR_SYSTEM and says what to do.  limits (NULL = all defaults) and handler are copied.
 struct net_listener *net_http_listen(struct net_loop *l, const char *address, int port,
                                      const struct net_http_limits *limits,
                                      const struct net_http_handler *handler, struct error *e);
+// The port it is bound to: the system's choice where 0 was asked for.
 int net_http_port(const struct net_listener *n);
 // Stops accepting; open connections are cut, `closed` is called for each exchange.  Not from inside
 // a callback of the handler.
@@ -76,19 +86,27 @@ struct str net_http_method(const struct net_exchange *x);  // "GET"
 // decoded, without the query; always begins with '/'
 struct str net_http_path(const struct net_exchange *x);
 struct str net_http_query(const struct net_exchange *x);  // raw, without '?'
-// "" when absent
+// The first of that name, without white space around it; "" when absent.
 struct str net_http_header(const struct net_exchange *x, const char *lower_case_name);
+// Whole, chunks joined; "" when there is none.
 struct str net_http_body(const struct net_exchange *x);
 struct str net_http_peer(const struct net_exchange *x);      // "127.0.0.1:51234"
 void net_http_set_data(struct net_exchange *x, void *data);  // the handler's own pointer
-void *net_http_data(const struct net_exchange *x);
+void *net_http_data(const struct net_exchange *x);           // NULL until it was set
 
 // ---- answering.  headers: complete lines "Name: value\r\n", or "".  Content-Length, Date and
-// Connection are added.
+// Connection are added.  Everything is copied; nothing is sent, and no callback comes, before the
+// handler has returned to the loop.
+
+// A whole answer.  Its body is left out for HEAD, 204 and 304.  Does nothing when the exchange was
+// answered or begun already.
 void net_http_respond(struct net_exchange *x, int status, const char *headers, struct str body);
-// A streamed answer with chunked coding (plain bytes then close for HTTP/1.0).
+// A streamed answer with chunked coding (plain bytes then close for HTTP/1.0).  Does nothing when
+// the exchange was answered or begun already.
 void net_http_begin(struct net_exchange *x, int status, const char *headers);
 // True while more is welcome; false when write_high is passed: stop until `drained` (the bytes are
 // still taken).
 bool net_http_write(struct net_exchange *x, struct str data);
+// The stream is complete; `closed` comes once its last byte is with the kernel.  Does nothing
+// unless it was begun and not ended.
 void net_http_end(struct net_exchange *x);

@@ -42,6 +42,8 @@ static void find_node(const char *root, const char *pattern, char *out, size_t r
   buffer_clear(&whole);
 }
 
+// Whether a device's file on the bus begins so.  glob gave `device` with the root in front, which
+// probe_text_read puts there itself.
 static bool begins(const char *root, const char *device, const char *file, const char *with) {
   struct buffer path = {0}, text = {0};
   buffer_print(&path, "%s/%s", device + strlen(root), file);

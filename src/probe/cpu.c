@@ -6,8 +6,12 @@
 // uses when it changes from one program to the next, or their content is lost.  XGETBV tells what
 // is saved (XCR0), and may itself be asked only where CPUID says OSXSAVE:
 //
-//   XCR0 bit   1 SSE   2 upper halves of YMM   5 mask registers   6 upper halves of ZMM0-15   7
-//   ZMM16-31 AVX2 needs    1, 2          AVX-512 needs    1, 2, 5, 6, 7
+//   XCR0 bit                              AVX2 needs it   AVX-512 needs it
+//   1         SSE                         yes             yes
+//   2         upper halves of YMM         yes             yes
+//   5         mask registers                              yes
+//   6         upper halves of ZMM0-15                     yes
+//   7         ZMM16-31                                    yes
 //
 // Bit numbers: Intel SDM volume 2A, CPUID, and volume 1, 13.3; AMD APM volume 3, appendix E.
 

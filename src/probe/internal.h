@@ -30,6 +30,7 @@ struct probe_cgroup {
   uint64_t memory_available;  // bytes that may still be taken under every limit
   double processors;          // quota / period, 0 = no quota
 };
+// Versions 1 and 2, also both at once; without any, nothing is limited.
 void probe_cgroup_read(const char *root, struct probe_cgroup *out);
 
 // ---- cpu.c
@@ -41,12 +42,18 @@ struct probe_cpuid {
   uint32_t features_7_1_eax;                // leaf 7, sub-leaf 1
   uint64_t saved;                           // XCR0: register sets that the system saves
 };
+// Sets the feature flags of *out and nothing else.
 void probe_cpuid_decode(const struct probe_cpuid *raw, struct probe_cpu *out);
 // The processor's name as /proc/cpuinfo has it, or from the numbers of an Arm core.
 void probe_cpuinfo_name(struct str text, char *out, size_t room);
 uint64_t probe_cache_bytes(const char *root);  // of the last level, 0 = not told
 
+// ---- cards.c, memory.c: probe.h's functions, for the machine below `root`
+
+// Paths in `found` are told without the root in front.
 void probe_cards_read_at(const char *root, struct probe_card out[PROBE_CARD_MAKERS]);
+// Its control groups are looked at too: the smaller of both counts.
 void probe_memory_read_at(const char *root, struct probe_memory *out);
+// A reading that fails counts as 0 and becomes the state, so the one after it is since boot again.
 void probe_load_read_at(const char *root, struct probe_load *state, double *machine_percent,
                         double *process_percent);

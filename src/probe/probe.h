@@ -18,6 +18,8 @@ struct probe_cpu {
   bool avx512_vnni, avx512_bf16;
   uint64_t cache_bytes;  // last level, 0 = unknown
 };
+// Cannot fail: what the machine does not tell is false, 0 or "unknown processor"; cores is 1 or
+// more.
 void probe_cpu_read(struct probe_cpu *out);
 
 struct probe_memory {
@@ -25,14 +27,16 @@ struct probe_memory {
   uint64_t total, available;
   uint64_t resident;  // bytes of this process (VmRSS)
 };
+// What cannot be read is 0.
 void probe_memory_read(struct probe_memory *out);
 
-// Busy share of the processors since the previous call with the same state, 0..100; the first call
-// gives the mean since boot.  machine: all of /proc/stat; process: this process's own, 100 = one
-// core.
+// The readings of the previous call; zeroed = there was none.
 struct probe_load {
-  uint64_t busy, total, process_ticks;  // previous readings, in clock ticks
+  uint64_t busy, total, process_ticks;  // in clock ticks
 };
+// Busy shares since the previous call with the same state, or since boot on the first; both 0 when
+// no tick has passed.  machine_percent: of all processors in /proc/stat, 0..100; process_percent:
+// this process's own, 100 = one core.
 void probe_load_read(struct probe_load *state, double *machine_percent, double *process_percent);
 
 // Whether a maker's accelerator is here; no vendor's library is needed to tell.
@@ -41,6 +45,7 @@ struct probe_card {
   const char *maker;  // "NVIDIA", "AMD", "Ascend", "Hygon DCU", "T-Head PPU", in this order
   char found[64];  // what shows it: "/dev/nvidia0", "PCI device 0000:01:00.0"; "" = there is none
 };
+// Fills every row; a machine that hides /dev and /sys has none.
 void probe_cards_read(struct probe_card out[PROBE_CARD_MAKERS]);
 void probe_cards_places(struct buffer *out);  // appends where that looks, for people
 

@@ -3,14 +3,16 @@
 // call.c: one completion from its request to its last event.
 //
 //   body ─parse─▶ api_request ─encode─▶ ids ─▶ prompts × n engine streams
-//                                                   │ notify (engine's thread): signalled,
-//                                                   net_loop_post ▼
-//   pump (loop's thread): while the client takes more, read events ─▶ chunks, or text gathered for
-//   one answer
+//                                                   │
+//                                                   │ notify (engine's thread):
+//                                                   │ signalled, net_loop_post
+//                                                   ▼
+//   pump (loop's thread): while the client takes more, read events ─▶ chunks,
+//                                                      or text gathered for one answer
 //
 // Back-pressure: net_http_write says "enough" ─▶ blocked, and events stay in the engine's streams,
 // which hold a bounded number and then leave their sequence out of the batch ─▶ `drained` ─▶ pump
-// again. A client that goes away frees the streams at once, which takes the sequences out before
+// again.  A client that goes away frees the streams at once, which takes the sequences out before
 // the engine's next step.
 //
 // signalled keeps at most one look per call on its way, however fast tokens come.
@@ -49,6 +51,7 @@ static void drop_answers(struct server_call *c) {
   c->count = c->unfinished = 0;
 }
 
+// The slot stays in the list: a look that is on its way finds it unused and does nothing.
 void server_call_closed(struct server_call *c, bool gone) {
   (void)gone;  // both ways every stream that is left is of no use to anybody
   assert(c->exchange && c->server->open_calls > 0);

@@ -39,8 +39,10 @@ void server_note_response(struct server *s, const struct net_exchange *x, enum s
 // Answers and counts.  headers as in net.h.
 void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
                    const char *headers, struct str body);
+// The same with a Content-Type of JSON; a newline is put behind the body.
 void server_answer_json(struct server *s, struct net_exchange *x, enum server_route route,
                         int status, struct str body);
+// The error in OpenAI's shape under its own status, with the headers that status calls for.
 void server_answer_error(struct server *s, struct net_exchange *x, enum server_route route,
                          const struct api_error *e);
 
@@ -55,8 +57,9 @@ struct server_model {  // immutable once attached
   size_t longest_token;  // bytes of the longest; a text of L bytes has at least L / this tokens
   uint64_t attached_s;   // wall time
 };
+// Borrows both.  Never NULL: without a usable template completions still work.
 struct server_model *server_model_new(struct model *model, struct engine *engine, uint64_t wall_ms);
-void server_model_free(struct server_model *m);
+void server_model_free(struct server_model *m);  // model and engine stay
 // The ids of prompt number `index` of the request; false with e filled.
 bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
                          uint64_t wall_ms, struct token_list *out, struct api_error *e);
@@ -75,13 +78,18 @@ struct server_metrics {
   uint64_t abandoned;                                // clients that went away before the end
   struct server_histogram first_token, per_token, whole;
 };
+// Any status may be counted; those the table lacks share a column.
 void server_metrics_response(struct server_metrics *m, enum server_route route, int status);
+// end: the END event of a choice that ended well.
 void server_metrics_finished(struct server_metrics *m, const struct engine_event *end);
+// Appends the whole of /metrics.
 void server_metrics_write(struct server *s, struct buffer *out);
 
 // ---- status.c, assets.c
 
+// Appends the object of /api/status.  Load is since the previous call, whoever made it.
 void server_status_write(struct server *s, struct buffer *out);
+// Answers 200, 304 or 404 for the path of the request.
 void server_assets_answer(struct server *s, struct net_exchange *x, enum server_route route);
 
 // ---- call.c: a completion under way
@@ -102,12 +110,16 @@ struct server_call {
   bool blocked;                    // the client takes no more: waits for `drained`
   atomic_bool signalled;           // any thread: a look is on its way
 };
+// A model must be attached.  Becomes the data of the exchange, which is answered in every case.
 void server_call_start(struct server *s, struct net_exchange *x, enum server_route route);
+// Passes on what the engine has said, as far as the client takes it; may be called for nothing.
 void server_call_pump(struct server_call *c);
+// The exchange is over: cancels what still runs and makes the call free for another.
 void server_call_closed(struct server_call *c, bool gone);
 // Ends a call that cannot go on, in the way its client understands: as a status, or as an event of
 // its stream.
 void server_call_fail(struct server_call *c, const struct api_error *e);
+// Streams that are left are freed, so the engine must still be there if any is.
 void server_calls_free(struct server *s);
 
 // ---- the server
@@ -120,7 +132,7 @@ struct server {
   struct net_listener *listener;  // NULL after server_run
   int port;
   _Atomic(struct server_model *) model;  // NULL until attached; set once, from any thread
-  atomic_bool stop_asked;                // any thread, signal handler
+  atomic_bool stop_asked;                // any thread, signal handler; set, and read by nobody yet
   bool draining;                         // no new calls; the open ones may finish
   struct net_timer *grace;
   struct server_call *calls;
@@ -131,5 +143,5 @@ struct server {
   struct probe_cpu cpu;
   struct probe_load load;
 };
-uint64_t server_wall_ms(const struct server *s);
-double server_uptime_s(const struct server *s);
+uint64_t server_wall_ms(const struct server *s);  // since 1970, of the server's world
+double server_uptime_s(const struct server *s);   // since server_new; never goes back

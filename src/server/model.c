@@ -8,6 +8,7 @@
 
 #include "server/internal.h"
 
+// 1 at least: check_size divides by it.
 static size_t longest_token(const struct tokenizer *t) {
   size_t longest = 1;
   for (int id = 0; id < tokenizer_count(t); id++) {

@@ -2,15 +2,18 @@
 //
 // routes.c: what is where, and the checks every request passes before it gets there.
 //
-//   request ─▶ Host is ours ─▶ path and method in the table ─▶ Origin is ours ─▶ key ─▶ model there
-//   ─▶ handler
+//   request ─▶ Host is ours ─▶ path and method in the table ─▶ Origin is ours ─▶ key
+//                                                                  handler ◀─ model there ◀┘
 //
 // Host: a page from elsewhere can make a browser talk to 127.0.0.1 under a name of its own (DNS
 // rebinding).  When the server is bound to loopback only, names other than this machine's are
-// refused. Origin: a page from elsewhere can make a browser send requests it may not read the
-// answers of.  /v1 and /api refuse them; no CORS header is ever sent, so same-origin pages and
-// programs are the only clients. Key: compared in a time that depends on the length of what was
-// sent only.
+// refused.
+//
+// Origin: a page from elsewhere can make a browser send requests it may not read the answers of.
+// /v1 and /api refuse them; no CORS header is ever sent, so same-origin pages and programs are the
+// only clients.
+//
+// Key: compared in a time that depends on the length of what was sent only.
 
 #include <stdio.h>
 #include <strings.h>
@@ -126,6 +129,7 @@ static bool check_key(const struct server *s, const struct net_exchange *x, stru
                        bearer ? "the API key is wrong" : "an API key is needed");
 }
 
+// Stopping comes first: a server that stops while it loads will never be ready.
 static bool check_model(const struct server *s, struct api_error *e) {
   if (s->draining)
     return api_error_set(e, 503, "server_error", "shutting_down", NULL,
@@ -158,6 +162,7 @@ static void answer_status(struct server *s, struct net_exchange *x) {
   buffer_clear(&text);
 }
 
+// Under the name the server was given, which need not be the one in the file.
 static void answer_models(struct server *s, struct net_exchange *x) {
   const struct server_model *m = atomic_load(&s->model);
   const struct model_config *config = model_config(m->model);

@@ -6,8 +6,8 @@
 //   server_run     answers; /healthz and /v1 say "loading" until server_attach has brought a model
 //   server_stop    sets a flag and stops the loop: all that a signal handler may do
 //   … server_run   drains: new work is refused, open answers may finish within GRACE_MS; what is
-//   left then is told
-//                  that the server stops and gets FLUSH_MS to hear it; then every connection is cut
+//                  left then is told that the server stops and gets FLUSH_MS to hear it; then
+//                  every connection is cut
 //   server_free
 //
 // When server_run returns, no stream of the engine is alive any more, so the engine may be freed

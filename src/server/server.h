@@ -17,20 +17,27 @@
 #include "model/model.h"
 
 struct server_options {
-  const char *address;     // "127.0.0.1"
+  const char *address;     // numeric; NULL = "127.0.0.1"
   int port;                // 0 = any
   const char *api_key;     // when set, /v1 and /api want "Authorization: Bearer KEY"; NULL = open
   const char *model_name;  // as reported by /v1/models
-  int max_connections;     // 0 = default
-  const struct world *world;
+  int max_connections;     // 0 = net.h's default
+  const struct world *world;  // NULL = the real one; borrowed
 };
 
 struct server;
+// Copies the texts of the options.  Connections wait from here on and are answered by server_run.
+// ERROR_SYSTEM: the port is busy or not allowed.
 struct server *server_new(const struct server_options *options, struct error *e);
-// Takes borrowed model and started engine; until this was called /healthz says 503 "loading" and
-// /v1 answers 503. Thread-safe.
+// Borrows model and started engine; until this was called /healthz says 503 "loading" and /v1
+// answers 503.  Once a server: a second call is ERROR_INPUT.  Thread-safe.
 bool server_attach(struct server *s, struct model *model, struct engine *engine, struct error *e);
+// The port it is bound to, also where the options said 0.
 int server_port(const struct server *s);
+// Serves until server_stop, then drains for a second at most; true after a stop.  When it returns
+// no stream of the engine is alive, so the engine may go before the server.  Once a server.
 bool server_run(struct server *s, struct error *e);
+// From any thread, or from a signal handler.  Before server_run it makes that return at once.
 void server_stop(struct server *s);
+// Not while server_run is under way.  Model and engine stay the caller's.
 void server_free(struct server *s);

@@ -2,8 +2,9 @@
 //
 // status.c: /api/status, the live figures that the page shows, as one JSON object.
 //
-//   {version, uptime_s, model:{…} or null while loading, processor:{…}, memory:{…}, engine:{…} or
-//   null}
+//   {version, uptime_s, model:{…}, processor:{…}, memory:{…}, engine:{…}}
+//
+// model and engine are null while the model is loading.
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,6 +46,8 @@ TILE void scores_run(const struct kv_view *k, int first, int keys, const float *
     scores_tile(page_of(k, first + j), q, queries, k->head_dim, scores + j);
 }
 
+// Six queries × two halves fill 12 of the 16 registers and leave room for the keys.  A sum never
+// crosses queries, so how they are dealt out changes no bit.
 static void attention_scores(const struct kv_view *k, int first, int keys, const float *q,
                              int queries, float *scores) {
   int i = 0;
@@ -109,6 +111,7 @@ TILE void values_run(const struct values_job *j, const float *p, int queries, fl
     values_tile(j, p, queries, begin, out + begin);
 }
 
+// The same tiles as for the scores, here over strips of 16 dimensions.
 static void attention_values(const struct kv_view *v, int first, int from, int to, const float *p,
                              int queries, bool add, float *out) {
   struct values_job j = {v, first, from, to, add};

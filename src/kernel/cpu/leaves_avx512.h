@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// avx512.h: small inline helpers that the AVX-512 leaves share.  Only *_avx512.c include it.
+// leaves_avx512.h: small inline helpers that the AVX-512 leaves share.  Only *_avx512.c include it.
 //
 // A tile is a function whose shape is a compile-time constant after inlining: its loops over tokens
 // and groups are unrolled completely, so that every sum stays in a register.

@@ -122,6 +122,7 @@ static void unpack_q4_0(const uint8_t *group, int64_t pack_columns, int64_t firs
   unpack_nibbles(group + kernel_pack_quants(KERNEL_Q4_0, pack_columns), first, columns, 8, blocks);
 }
 
+// Its quants stay 0..15: the minimum takes the place of a zero point.
 static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
                         uint8_t *panel) {
   struct panel_block *blocks = (struct panel_block *)panel;
@@ -132,6 +133,7 @@ static void unpack_q4_1(const uint8_t *group, int64_t pack_columns, int64_t firs
   unpack_nibbles(group + kernel_pack_quants(KERNEL_Q4_1, pack_columns), first, columns, 0, blocks);
 }
 
+// Packed quants are in the panel's order already; only the scales have to become f32.
 static void unpack_q8_0(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
                         uint8_t *panel) {
   struct panel_block *blocks = (struct panel_block *)panel;
@@ -221,6 +223,8 @@ static void attention_scores(const struct kv_view *k, int first, int keys, const
   }
 }
 
+// The sum runs in lanes that are joined at the end: in one long chain small terms would be lost
+// against what is there already.
 static void softmax(float *p, int keys, float *maximum, float *sum) {
   float largest = p[0], sums[LANES] = {0}, all = 0;
   for (int i = 1; i < keys; i++) largest = p[i] > largest ? p[i] : largest;

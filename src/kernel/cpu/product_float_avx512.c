@@ -105,6 +105,8 @@ static void few_f32(const struct product *p) { few(F32, p); }
 static void few_f16(const struct product *p) { few(F16, p); }
 static void few_bf16(const struct product *p) { few(BF16, p); }
 
+// Converted once a panel instead of once a tile of tokens.  Weights come from memory here, so the
+// prefetch runs ahead as in `few`.
 static void unpack_f16(const uint8_t *group, int64_t pack_columns, int64_t first, int64_t columns,
                        uint8_t *panel) {
   (void)pack_columns;
