@@ -29,7 +29,7 @@ static bool check_token(const struct tokenizer_source *s, int32_t id, struct err
     return error_set(e, ERROR_INPUT, "tokenizer: the text of token %d is %zu bytes long (limit %u)",
                      id, s->texts[id].length, TOKENIZER_TEXT_MAX);
   if (s->types && (s->types[id] < 0 || s->types[id] > TOKEN_BYTE))
-    return error_set(e, ERROR_INPUT, "tokenizer: token %d has type %d; types are 1..%d", id,
+    return error_set(e, ERROR_INPUT, "tokenizer: token %d has type %d; types are 0..%d", id,
                      s->types[id], TOKEN_BYTE);
   return true;
 }

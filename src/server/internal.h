@@ -132,7 +132,6 @@ struct server {
   struct net_listener *listener;  // NULL after server_run
   int port;
   _Atomic(struct server_model *) model;  // NULL until attached; set once, from any thread
-  atomic_bool stop_asked;                // any thread, signal handler; set, and read by nobody yet
   bool draining;                         // no new calls; the open ones may finish
   struct net_timer *grace;
   struct server_call *calls;

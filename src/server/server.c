@@ -99,10 +99,7 @@ bool server_attach(struct server *s, struct model *model, struct engine *engine,
   return error_set(e, ERROR_INPUT, "this server has a model already; it serves one");
 }
 
-void server_stop(struct server *s) {
-  atomic_store(&s->stop_asked, true);
-  net_loop_stop(s->loop);
-}
+void server_stop(struct server *s) { net_loop_stop(s->loop); }
 
 // ---- stopping
 
