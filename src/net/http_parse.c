@@ -29,7 +29,9 @@
 
 static const struct net_refusal refusal_unknown = {400, "bad_request", "the request is malformed"};
 
+// The first fault is the one that is told, however the bytes were cut into pieces.
 static void refuse(struct net_parser *p, int status, const char *code, const char *text) {
+  if (p->state == PARSER_FAILED) return;
   p->state = PARSER_FAILED;
   p->keep_alive = false;
   p->wants_continue = false;
@@ -64,8 +66,8 @@ static const struct {
     {HPE_STRICT, {400, "bad_request", "a chunk of the body does not end where its size says"}},
 };
 
+// A callback may have said more precisely why; then this changes nothing.
 static void refuse_llhttp(struct net_parser *p, int error) {
-  if (p->state == PARSER_FAILED) return;  // a callback has said more precisely why
   struct net_refusal r = refusal_unknown;
   for (size_t i = 0; i < COUNT_OF(refusals); i++)
     if (refusals[i].error == error) r = refusals[i].refusal;
