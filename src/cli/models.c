@@ -11,12 +11,12 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "store/store.h"
+#include "library/library.h"
 
-static int print_json(const struct store_model *list, int count) {
+static int print_json(const struct library_model *list, int count) {
   json_t *array = json_array();
   for (int i = 0; i < count; i++) {
-    const struct store_model *m = &list[i];
+    const struct library_model *m = &list[i];
     json_array_append_new(
         array, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "path", m->path,
                          "source", m->source, "sha256", m->sha256, "bytes", (json_int_t)m->bytes,
@@ -29,7 +29,7 @@ static int print_json(const struct store_model *list, int count) {
 }
 
 // The name's column is as wide as the longest name, so that names can be copied whole.
-static int print_table(const struct store_model *list, int count) {
+static int print_table(const struct library_model *list, int count) {
   int widest = 4;
   for (int i = 0; i < count; i++)
     if ((int)strlen(list[i].name) > widest) widest = (int)strlen(list[i].name);
@@ -50,17 +50,17 @@ static int print_table(const struct store_model *list, int count) {
 }
 
 // Damaged models are told on stderr: the list on stdout stays what a program can read.
-static int list_models(struct store *s, bool json, struct error *e) {
-  struct store_model *list;
+static int list_models(struct library *s, bool json, struct error *e) {
+  struct library_model *list;
   int count, broken;
-  if (!store_models(s, &list, &count, &broken, e)) return cli_fail(e);
+  if (!library_models(s, &list, &count, &broken, e)) return cli_fail(e);
   int status = json ? print_json(list, count) : print_table(list, count);
   if (broken) {
     fprintf(stderr, "motley: %d damaged model%s in %s/models left out; ", broken,
-            broken == 1 ? " was" : "s were", store_home(s));
+            broken == 1 ? " was" : "s were", library_home(s));
     cli_advise(stderr, "motley doctor says more\n");
   }
-  store_models_free(list, count);
+  library_models_free(list, count);
   return status;
 }
 
@@ -75,17 +75,17 @@ static int models_main(const struct cli_command *self, int argc, char **argv) {
   struct error e = {0};
   int stop = cli_parse(self, options, 0, 0, argc, argv, &parsed);
   if (stop) return stop - 1;
-  struct store *s = store_open(NULL, &e);
+  struct library *s = library_open(NULL, &e);
   if (!s) return cli_fail(&e);
   int status;
   if (remove) {
-    status = store_remove(s, remove, &e) ? 0 : cli_fail(&e);
+    status = library_remove(s, remove, &e) ? 0 : cli_fail(&e);
     if (status == 0 && !json) printf("%s was removed\n", remove);
     if (status == 0 && json) printf("{\"removed\":\"%s\"}\n", remove);
   } else {
     status = list_models(s, json, &e);
   }
-  store_close(s);
+  library_close(s);
   return status;
 }
 

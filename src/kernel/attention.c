@@ -48,7 +48,7 @@ static size_t head_offset(const struct kernel_cache *c, int layer, int kv_head) 
 
 // ---- store
 
-struct store_job {
+struct library_job {
   const struct kernel_leaves *leaves;
   const struct kernel_cache *cache;
   int layer;
@@ -59,7 +59,7 @@ struct store_job {
 };
 
 // Values are one run; keys go to the same slot of every dimension's run of 16.
-static void store_token(const struct store_job *j, const struct kernel_span *s, int64_t i) {
+static void store_token(const struct library_job *j, const struct kernel_span *s, int64_t i) {
   const struct kernel_cache *c = j->cache;
   int64_t position = s->position + i, slot = position % KERNEL_PAGE_TOKENS;
   uint8_t *page = c->base + (size_t)s->pages[position / KERNEL_PAGE_TOKENS] * c->page_bytes;
@@ -76,7 +76,7 @@ static void store_token(const struct store_job *j, const struct kernel_span *s, 
 
 // Shares begin at multiples of a page, so that two threads seldom write one cache line.
 static void store_tokens(void *context, int index, int count) {
-  const struct store_job *j = context;
+  const struct library_job *j = context;
   int64_t begin, end, base = 0;
   pool_share(j->tokens, KERNEL_PAGE_TOKENS, index, count, &begin, &end);
   for (int s = 0; s < j->span_count; base += j->spans[s++].count) {
@@ -90,7 +90,7 @@ static void store_tokens(void *context, int index, int count) {
 void kernel_cache_store(struct kernel_context *c, const struct kernel_cache *cache, int layer,
                         const struct kernel_span *spans, int span_count, const float *k,
                         const float *v) {
-  struct store_job j = {c->leaves, cache, layer, spans, span_count, 0, k, v};
+  struct library_job j = {c->leaves, cache, layer, spans, span_count, 0, k, v};
   for (int s = 0; s < span_count; s++) j.tokens += spans[s].count;
   if (j.tokens > KERNEL_PAGE_TOKENS)
     pool_run(c->pool, store_tokens, &j);

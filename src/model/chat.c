@@ -9,7 +9,7 @@
 
 #include "model/chat.h"
 
-#include "model/template.h"
+#include "template/template.h"
 
 // ChatML, for models that bring no template of their own.  A message that only calls tools has no
 // content.

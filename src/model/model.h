@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "kernel/kernel.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 struct model_config {
   char architecture[32];          // "llama"

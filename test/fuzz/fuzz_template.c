@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/template_internal.h"
 #include "support/fuzz.h"
+#include "template/internal.h"
 
 static const char separator[] = "\n=== variables\n";
 static const char conversation[] =

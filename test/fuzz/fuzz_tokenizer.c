@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "model/tokenizer.h"
 #include "support/fuzz.h"
+#include "tokenizer/tokenizer.h"
 
 #define TOKENS_MAX 600
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "store/internal.h"
+#include "library/internal.h"
 #include "support/fuzz.h"
 
 #define OUTPUT_MAX (4u << 20)
@@ -18,14 +18,14 @@ static bool count_bytes(void *context, const uint8_t *data, size_t length, struc
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  struct store_zip z;
+  struct library_zip z;
   struct error e;
-  if (!store_zip_open(&z, data, size, &e)) return 0;
+  if (!library_zip_open(&z, data, size, &e)) return 0;
   for (int i = 0; i < z.count; i++) {
     uint64_t seen = 0;
-    store_zip_unpack(&z, &z.entries[i], count_bytes, &seen, &e);
+    library_zip_unpack(&z, &z.entries[i], count_bytes, &seen, &e);
     if (seen > z.entries[i].size) abort();
   }
-  store_zip_close(&z);
+  library_zip_close(&z);
   return 0;
 }

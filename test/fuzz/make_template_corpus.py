@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of fuzz_template from the cases of test/model/template_cases.py.
+"""Writes the seeds of fuzz_template from the cases of test/template/template_cases.py.
 
     python3 test/fuzz/make_template_corpus.py
 
@@ -12,7 +12,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../model"))
+sys.path.insert(0, os.path.join(HERE, "../template"))
 from template_cases import CHATS, CONVERSATIONS, VARIABLES  # noqa: E402
 
 FOLDER = os.path.join(HERE, "corpus/template")
@@ -29,7 +29,7 @@ def main():
     for name, source in CHATS.items():
         write(f"chat-{name}", source, CONVERSATIONS["two calls"])
     variables = dict(VARIABLES, letters="Ǆǆß")
-    with open(os.path.join(HERE, "../model/template/snippets.json")) as file:
+    with open(os.path.join(HERE, "../template/cases/snippets.json")) as file:
         good = [case["template"] for case in json.load(file)["cases"] if "output" in case]
     for i in range(0, len(good), TOGETHER):
         write(f"snippets-{i // TOGETHER:02}", "\n".join(good[i:i + TOGETHER]), variables)

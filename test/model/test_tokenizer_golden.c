@@ -14,9 +14,9 @@
 
 #include "base/world.h"
 #include "model/internal.h"
-#include "model/tokenizer.h"
 #include "support/check.h"
 #include "support/vocabulary.h"
+#include "tokenizer/tokenizer.h"
 
 #define TEXTS_MAX 256
 
@@ -141,7 +141,7 @@ static void check_file(struct golden *g, const char *path, int hashes) {
 
 static void every_pre_tokenizer_cuts_like_llama_cpp(void **state) {
   (void)state;
-  check_file(golden_new(), "test/model/golden/tokenizer.txt", 21 * 100);
+  check_file(golden_new(), "test/tokenizer/golden/tokenizer.txt", 21 * 100);
 }
 
 static void check_model(struct tokenizer *t, const char *path) {
@@ -167,7 +167,7 @@ static void smollm2_ids_equal_llama_cpp(void **state) {
   if (!t) fail_msg("%s", e.text);
   model_gguf_clear(&gguf);
   file_map_close(&file);
-  check_model(t, "test/model/golden/smollm2.txt");
+  check_model(t, "test/tokenizer/golden/smollm2.txt");
 }
 
 static void stories_ids_equal_llama_cpp(void **state) {
@@ -178,7 +178,7 @@ static void stories_ids_equal_llama_cpp(void **state) {
   struct tokenizer *t = model_llama2c_tokenizer(buffer_str(&file), 512, &e);
   if (!t) fail_msg("%s", e.text);
   buffer_clear(&file);
-  check_model(t, "test/model/golden/stories260k.txt");
+  check_model(t, "test/tokenizer/golden/stories260k.txt");
 }
 
 int main(void) {

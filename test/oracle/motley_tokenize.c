@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/world.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 struct reader {
   struct str rest;

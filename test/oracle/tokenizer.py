@@ -8,7 +8,7 @@ Needs the environment variable LLAMA_CPP (or --llama): a llama.cpp source folder
 build/bin.  npm's package node-llama-cpp carries that source as a git bundle (llama/gitRelease.bundle): clone it, then
 `cmake -B build -DBUILD_SHARED_LIBS=ON && cmake --build build --target llama`.  Needs Python's `gguf`, too.
 
-    python3 test/oracle/tokenizer.py --golden test/model/golden SMOLLM2.gguf tok512.bin
+    python3 test/oracle/tokenizer.py --golden test/tokenizer/golden SMOLLM2.gguf tok512.bin
 
 writes the files that `make test` compares with where there is no llama.cpp: tokenizer.txt with a small vocabulary,
 texts, and for each pre-tokenizer a hash of the ids that llama.cpp gives each text; smollm2.txt and stories260k.txt
@@ -122,7 +122,7 @@ def with_pre(path, pre, out_path):
     writer.close()
 
 
-# One name of each row of src/model/tokenizer_rules.c.
+# One name of each row of src/tokenizer/rules.c.
 PRE_TOKENIZERS = ("default llama-bpe glm4 smollm gpt-2 qwen2 qwen35 tekken gpt-4o deepseek-llm deepseek-coder "
                   "deepseek-v3 falcon minicpm5 bailingmoe seed-coder youtu chameleon poro-chat viking laguna").split()
 

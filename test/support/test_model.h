@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "kernel/kernel.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 struct test_model_options {
   uint64_t seed;

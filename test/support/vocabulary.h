@@ -11,7 +11,7 @@
 //   vocabulary_clear(&v);
 #pragma once
 
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #define VOCABULARY_TOKENS_MAX 2048
 #define VOCABULARY_MERGES_MAX 1024
