@@ -2,7 +2,7 @@
 #
 # gates.test.sh: the gates notice what they are there for.
 #
-# The two Python gates bring a self-test that breaks each of their rules.  The program gate is given
+# The Python gates bring a self-test that breaks each of their rules.  The program gate is given
 # programs that are too big, too new, loading too much, and soft.
 set -u
 folder=$(mktemp -d)
@@ -28,6 +28,7 @@ accuses() { # program, name of the check
 
 expect "includes, self-test" 0 scripts/check-includes.py --self-test
 expect "style, self-test" 0 scripts/check-style.py --self-test
+expect "outside, self-test" 0 scripts/outside.py --self-test
 
 compile() { # name, text, options…
   local name=$1 text=$2
