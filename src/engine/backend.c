@@ -15,6 +15,10 @@ static bool is_end(void *context, int32_t id) {
   return tokenizer_is_end(model_tokenizer(context), id);
 }
 
+static void resume(void *context, struct detokenizer *d, int32_t last) {
+  detokenizer_resume(d, model_tokenizer(context), last);
+}
+
 static void detokenize(void *context, struct detokenizer *d, int32_t id, bool show_special,
                        struct buffer *out) {
   detokenizer_add(d, model_tokenizer(context), id, show_special, out);
@@ -42,6 +46,7 @@ struct engine *engine_new(struct model *model, const struct engine_options *opti
       .memory_available = memory.available,
       .forward = forward,
       .is_end = is_end,
+      .resume = resume,
       .detokenize = detokenize,
       .flush = flush,
   };

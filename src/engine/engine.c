@@ -154,6 +154,7 @@ struct engine_stream *engine_submit(struct engine *en, const struct engine_reque
                                     void (*notify)(void *context), void *context, struct error *e) {
   if (!engine_request_check(request, en->limits.context, &en->backend, e)) return refuse(en);
   struct sequence *s = engine_sequence_new(request, en->limits.context);
+  en->backend.resume(en->backend.context, &s->detokenizer, s->tokens[s->prompt_count - 1]);
   struct engine_stream *stream = memory_new(sizeof *stream);
   stream->engine = en;
   stream->notify = notify;

@@ -32,6 +32,8 @@ struct engine_backend {
   void (*forward)(void *context, const struct kernel_cache *cache, const struct model_batch *batch,
                   float *logits);
   bool (*is_end)(void *context, int32_t id);
+  // The text that *d gives goes on behind token `last`, the end of the prompt.
+  void (*resume)(void *context, struct detokenizer *d, int32_t last);
   void (*detokenize)(void *context, struct detokenizer *d, int32_t id, bool show_special,
                      struct buffer *out);
   void (*flush)(void *context, struct detokenizer *d, struct buffer *out);

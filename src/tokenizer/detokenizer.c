@@ -12,6 +12,7 @@
 // One U+FFFD stands for each longest run of bytes that was still possible, which is what the
 // Unicode standard recommends and what browsers show.
 
+#include <assert.h>
 #include <string.h>
 
 #include "tokenizer/internal.h"
@@ -61,6 +62,13 @@ static void add_byte(struct detokenizer *d, unsigned char byte, struct buffer *o
   if (d->pending_length < needed_length((unsigned char)d->pending[0])) return;
   buffer_add(out, d->pending, (size_t)d->pending_length);
   d->pending_length = 0;
+}
+
+// Text follows text, so the space at the front is one that the text has.
+void detokenizer_resume(struct detokenizer *d, const struct tokenizer *t, int32_t last) {
+  assert(d->pending_length == 0 && !d->started);
+  bool known = last >= 0 && last < t->count;
+  d->started = known && !(t->flags[last] & (FLAG_CONTROL | FLAG_UNKNOWN | FLAG_USER));
 }
 
 // The space that encoding put in front is taken off once: off the first token that is shown.

@@ -72,15 +72,19 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 // tokenizer.
 struct str tokenizer_bytes(const struct tokenizer *t, int32_t id);
 
-// Streaming detokenisation.  Zero-initialised = start of text.  Feed ids one by one; what is
-// appended is always whole UTF-8 characters: an unfinished character waits for the next token;
-// bytes that can never become valid turn into U+FFFD.  The space that SPM puts before the first
-// word is dropped.
+// Streaming detokenisation.  Zero-initialised = start of a text; detokenizer_resume = inside one.
+// Feed ids one by one; what is appended is always whole UTF-8 characters: an unfinished character
+// waits for the next token; bytes that can never become valid turn into U+FFFD.  The space that SPM
+// puts before the first word is dropped at the start of a text, and only there.
 struct detokenizer {
   char pending[4];  // bytes of an unfinished character
   int pending_length;
-  bool started;  // something was fed already
+  bool started;  // a space at the front belongs to the text
 };
+// For a zeroed *d: the text goes on behind token `last`, which was not fed.  A space at the front
+// is then kept, unless `last` is a special or user-defined token: encoding begins a new text behind
+// those and puts its space there.
+void detokenizer_resume(struct detokenizer *d, const struct tokenizer *t, int32_t last);
 // Appends what became whole, perhaps nothing.  A special token that is not shown leaves no trace:
 // bytes before and behind it join.
 void detokenizer_add(struct detokenizer *d, const struct tokenizer *t, int32_t id,

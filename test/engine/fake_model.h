@@ -144,6 +144,12 @@ static inline void fake_feed(struct detokenizer *d, struct str bytes, struct buf
   }
 }
 
+// What fake_feed gives depends on no token before.
+static inline void fake_resume(void *context, struct detokenizer *d, int32_t last) {
+  (void)context, (void)last;
+  d->started = true;
+}
+
 static inline void fake_detokenize(void *context, struct detokenizer *d, int32_t id,
                                    bool show_special, struct buffer *out) {
   (void)context;
@@ -168,6 +174,7 @@ static inline struct engine_backend fake_backend(struct fake_model *m) {
                                  .memory_available = 64u << 20,
                                  .forward = fake_forward,
                                  .is_end = fake_is_end,
+                                 .resume = fake_resume,
                                  .detokenize = fake_detokenize,
                                  .flush = fake_flush};
 }

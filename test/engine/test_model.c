@@ -156,9 +156,12 @@ static void run_engine(struct model *m, struct engine_options options, bool toge
   engine_free(en);
 }
 
-// The text of all tokens as the tokenizer gives it.
-static void check_text(struct model *m, const struct answer *a) {
+// The text of all tokens as the tokenizer gives it behind the prompt.
+static void check_text(struct model *m, int which, const struct answer *a) {
   struct detokenizer d = {0};
+  int32_t prompt[CONTEXT];
+  int count = make_prompt(which, model_config(m)->vocabulary, prompt);
+  detokenizer_resume(&d, model_tokenizer(m), prompt[count - 1]);
   struct buffer expected = {0};
   for (int i = 0; i < a->count; i++)
     detokenizer_add(&d, model_tokenizer(m), a->ids[i], false, &expected);
@@ -202,7 +205,7 @@ static void check_greedy(struct model *m, const struct answer *answers) {
   for (int i = 0; i < PROMPTS; i++) {
     int32_t prompt[CONTEXT], expected[ANSWER];
     int count = make_prompt(i, model_config(m)->vocabulary, prompt);
-    check_text(m, &answers[i]);
+    check_text(m, i, &answers[i]);
     if (i % 2) continue;
     greedy_alone(m, prompt, count, expected);
     assert_memory_equal(answers[i].ids, expected, sizeof expected);

@@ -119,6 +119,7 @@ static struct tokenizer *spaced_tokenizer(struct vocabulary *v, bool prefix) {
   vocabulary_add(v, "a", TOKEN_NORMAL, -2);
   vocabulary_add(v, "▁a", TOKEN_NORMAL, -1);
   vocabulary_add(v, "▁▁", TOKEN_NORMAL, -1);
+  vocabulary_add(v, "<u>", TOKEN_USER_DEFINED, 0);
   v->source.add_bos = true;
   v->source.add_space_prefix = prefix;
   return vocabulary_make(v);
@@ -147,6 +148,36 @@ static void one_space_is_dropped_once(void **state) {
   token_list_clear(&ids);
   tokenizer_free(t);
   vocabulary_clear(&v);
+}
+
+// The first token of a continuation keeps its space; behind a special token a new text begins.
+static void a_continuation_keeps_its_space(void **state) {
+  (void)state;
+  static const struct {
+    const char *last;  // token that the text before ends with
+    bool prefix;
+    const char *expected;  // of "▁a▁a" that goes on behind it
+  } cases[] = {
+      {"a", true, " a a"},    {"▁", true, " a a"},   {"<0x41>", true, " a a"}, {"<s>", true, "a a"},
+      {"<unk>", true, "a a"}, {"<u>", true, "a a"},  {"<s>", false, " a a"},   {"a", false, " a a"},
+      {NULL, true, "a a"},    {NULL, false, " a a"},
+  };
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    struct vocabulary v;
+    struct tokenizer *t = spaced_tokenizer(&v, cases[i].prefix);
+    struct buffer out = {0};
+    struct detokenizer d = {0};
+    int32_t last = cases[i].last ? vocabulary_id(&v, str_of(cases[i].last)) : -1;
+    int32_t a = vocabulary_id(&v, STR("▁a"));
+    detokenizer_resume(&d, t, last);
+    detokenizer_add(&d, t, a, false, &out);
+    detokenizer_add(&d, t, a, false, &out);
+    detokenizer_finish(&d, &out);
+    assert_string_equal(out.data, cases[i].expected);
+    buffer_clear(&out);
+    tokenizer_free(t);
+    vocabulary_clear(&v);
+  }
 }
 
 // Valid text → ids → the same text, for both kinds, with and without the space in front.
@@ -182,6 +213,7 @@ int main(void) {
       cmocka_unit_test(nothing_unfinished_comes_out),
       cmocka_unit_test(invalid_bytes_come_out_at_once),
       cmocka_unit_test(one_space_is_dropped_once),
+      cmocka_unit_test(a_continuation_keeps_its_space),
       cmocka_unit_test(text_comes_back),
   };
   return cmocka_run_group_tests_name("detokenizer", tests, NULL, NULL);
