@@ -24,7 +24,7 @@ const STATUS_WORDS = {
   503: 'The server cannot answer now. Try again in a moment.',
 };
 
-// The server's own message (OpenAI's error shape) says most; without one the status does.
+// Prefers the server's own message (OpenAI's error shape); without one, the text for the status.
 async function errorOf(response) {
   const body = await response.json().catch(() => null);
   const said = body?.error?.message;

@@ -32,7 +32,7 @@ const SmallButton = ({ name, icon, words, onClick }) => html`
 const openSettings = () => (settingsOpen.value = true);
 const editLast = () => (editing.value = true);
 
-// What can be done about the newest answer.  The same again is no help where the message is too long.
+// The buttons for the newest answer.  "Again" is not offered where the message is too long: it would fail again.
 const Remedies = ({ message: { error, locked, tooLong } }) => html`
   ${!tooLong && html`
     <${SmallButton} name="again" icon="again" words=${error ? 'Try again' : 'Regenerate'} onClick=${regenerate} />`}
@@ -56,7 +56,7 @@ function Answer({ message, last }) {
 const Question = ({ message }) => html`
   <article class="message question" aria-label="You"><p>${message.content}</p></article>`;
 
-// The answer being written.  It alone is drawn anew as text comes in.
+// The answer being written.  Only this component is drawn again when text comes in.
 function LiveAnswer() {
   const { text, waiting, tokens, rate: speed } = answer.value;
   return html`
@@ -90,8 +90,8 @@ function Welcome() {
     </div>`;
 }
 
-// Keeps the end in view while the person is there, and leaves them alone once they scroll up: already the first
-// pixel upwards counts, or text that comes in would fight with the hand.
+// Keeps the end in view while the person is at the end.  Stops as soon as they scroll up, even by one
+// pixel: otherwise new text would pull the view back while they scroll.
 function useFollowing(scroller) {
   const following = useRef(true);
   const lastTop = useRef(0);
@@ -99,7 +99,7 @@ function useFollowing(scroller) {
   const toEnd = () => {
     following.current = true;
     scroller.current.scrollTop = scroller.current.scrollHeight;
-    lastTop.current = scroller.current.scrollTop;  // so onScroll tells our own scrolling from a person's
+    lastTop.current = scroller.current.scrollTop;  // onScroll uses it to tell our own scrolling from a person's
   };
   const letGo = (event) => {
     if (event.type === 'touchmove' || event.deltaY < 0) following.current = false;
@@ -128,7 +128,7 @@ function Conversation() {
   const { away, toEnd, listeners } = useFollowing(scroller);
   const live = answer.value !== null && answer.value.chatId === currentId.value;
   const questions = list.filter((message) => message.role === 'user').length;
-  useLayoutEffect(toEnd, [currentId.value, questions]);  // an answer that ends is no reason to jump
+  useLayoutEffect(toEnd, [currentId.value, questions]);  // not when an answer ends: that must not move the view
   return html`
     <div class="scroller" ref=${scroller} tabindex="-1" ...${listeners}>
       <div class="column" role="log" aria-live="polite" aria-busy=${live} aria-label="Conversation">
@@ -158,7 +158,7 @@ function Composer() {
   const [text, setText] = useState('');
   const writing = answer.value !== null;
   useLayoutEffect(() => field.current.focus({ preventScroll: true }), [currentId.value, editing.value]);
-  useEffect(() => {  // the question comes into the field, and goes when it is left as it was
+  useEffect(() => {  // puts the question into the field; removes it again when it was not changed
     if (editing.value) setText(messages.value.findLast((message) => message.role === 'user').content);
     return editing.value ? () => setText('') : undefined;
   }, [editing.value]);

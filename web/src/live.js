@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// live.js: asks the server how it feels, once a second while the page is visible, and keeps the last minute.
+// live.js: reads the server's status once a second while the page is visible, and keeps the last minute.
 //
 //   connection: 'connecting' → 'ready' ⇄ 'loading' (the server runs, the model is not there yet)
 //                                      ⇄ 'locked' (wants a key) ⇄ 'unreachable'
@@ -20,7 +20,7 @@ export const history = signal({ processor: [], memory: [], speed: [] });
 
 const push = (list, value) => [...list.slice(1 - HISTORY_LENGTH), value];
 
-// Tokens generated since the reading before, per second: what really came out, not a mean.
+// Tokens generated since the reading before, per second: the true rate of that second, not a mean.
 function speedBetween(before, after, seconds) {
   const made = after.engine?.generated_tokens - before?.engine?.generated_tokens;
   return made >= 0 && seconds > 0 ? made / seconds : 0;
@@ -37,7 +37,7 @@ function take(reading, seconds) {
     };
     status.value = reading;
     connection.value = reading.model ? 'ready' : 'loading';
-    if (!reading.model) modelId.value = null;  // it may come back with another one
+    if (!reading.model) modelId.value = null;  // the server may come back with another model
   });
 }
 

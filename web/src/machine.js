@@ -2,8 +2,8 @@
 //
 // machine.js: the side panel: the model's card and the machine's live figures.
 //
-// The sections are always there, in this order, whatever the server can say: while a model loads it has none and no
-// engine, and parts of the rest may be missing.  Without a connection the last figures are greyed out.
+// All sections are always shown, in this order.  While a model loads, the status has no model and no
+// engine, and other parts may be missing too.  Without a connection the last figures are greyed out.
 
 import { bytes, bytesOfMemory, count, duration, percent, rate, whole } from './format.js';
 import { html } from './html.js';

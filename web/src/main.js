@@ -2,10 +2,10 @@
 //
 // main.js: the page as a whole: the list of chats, the chat, the machine.
 //
-//   wide (from 1100 px)      | chats | chat        | machine |      both sides stand
+//   wide (from 1100 px)      | chats | chat        | machine |      both sides always shown
 //   medium (from 760 px)     | chats | chat        |                the machine slides in
 //   narrow                   | chat  |                              both slide in, over the chat
-// A side that slides is inert while it is away, so the keyboard never lands in what is not seen.
+// A side panel that is not shown is inert, so the keyboard cannot reach what nobody sees.
 
 import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -73,7 +73,7 @@ function goTo(id) {
   closeDrawer();
 }
 
-// Deleting asks once more, in place.
+// Deleting asks for a confirmation in the same place.
 function ChatRow({ chat }) {
   const [sure, setSure] = useState(false);
   const remove = () => {

@@ -9,7 +9,7 @@ import { parseBlocks } from './markdown.js';
 
 export function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = document.createElement('textarea');  // pages over plain http have no clipboard object
+  const area = document.createElement('textarea');  // pages over plain http have no navigator.clipboard
   area.value = text;
   document.body.append(area);
   area.select();
@@ -18,7 +18,7 @@ export function copyText(text) {
   return done ? Promise.resolve() : Promise.reject(new Error('the browser refused'));
 }
 
-// Says "Copied" for a moment after it worked.
+// Shows "Copied" for a moment after the text was copied.
 export function CopyButton({ text, label = 'Copy' }) {
   const [state, setState] = useState('');
   const copy = async () => {
@@ -62,7 +62,7 @@ const blockView = {
     </table></div>`,
   paragraph: (block) => html`<p>${inlines(block.inline)}</p>`,
 };
-// A tight item is its text alone, not a paragraph.
+// An item of a tight list is plain text, not a paragraph.
 const item = (inner) =>
   inner.map((block, i) => (i === 0 && block.kind === 'paragraph' ? inlines(block.inline) : blockView[block.kind](block)));
 const items = (block) => block.items.map((inner) => html`<li>${item(inner)}</li>`);

@@ -10,7 +10,7 @@
 // parseInline(text) → strings and {kind: 'strong' | 'em' | 'strike', inline}, {kind: 'code', text},
 //   {kind: 'link', href, inline}, {kind: 'break'}
 //
-// Text that is still being written is fine: an open fence is code up to the end, an open ** is two stars.
+// Text that is still being written is accepted: an open fence is code up to the end, an open ** is two stars.
 
 const DEPTH_MAX = 8;  // of quotes and lists in each other; deeper ones are plain text
 

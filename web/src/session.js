@@ -3,7 +3,7 @@
 // session.js: asking and answering.  At most one answer is being written at a time.
 //
 //   ask(text) or regenerate() → `answer` holds the growing text → the finished message goes into its chat.
-// However an answer ends (done, stopped, failed, page left), what was written of it is kept.
+// However an answer ends (done, stopped, failed, page closed), the text written so far is kept.
 
 import { signal } from '@preact/signals';
 
@@ -11,7 +11,7 @@ import { PlainError, streamChat } from './api.js';
 import { modelId, untilReady } from './live.js';
 import { chats, current, editing, messages, putMessages, settings, startChat } from './state.js';
 
-const SHOW_EVERY_MS = 40;  // drawing each token by itself would cost more than it shows
+const SHOW_EVERY_MS = 40;  // drawing after every token would cost time and show little
 
 // {chatId, text, tokens, rate, waiting} while one is written, else null.  waiting: for the model to load.
 export const answer = signal(null);
@@ -48,7 +48,7 @@ function onText(run, piece) {
   run.timer ??= setTimeout(show, SHOW_EVERY_MS, run);
 }
 
-// A model that is still loading is waited for; everything else is the caller's to tell.
+// Waits for a model that is still loading; every other failure goes to the caller.
 async function streamWhenReady(run, body) {
   for (;;) {
     try {
@@ -71,7 +71,7 @@ function outcomeOf(error) {
   return { error: 'The connection was cut in the middle of the answer.' };
 }
 
-// Puts what there is of the answer into its chat.
+// Puts the answer as far as it came into its chat.
 function keep(run, outcome) {
   clearTimeout(run.timer);
   const { chatId } = answer.value;
@@ -107,7 +107,7 @@ export function stop() {
 // The messages before the newest question.
 const beforeLast = () => messages.value.slice(0, messages.value.findLastIndex((message) => message.role === 'user'));
 
-// A message that is being edited takes the place of the newest question; the answer to that goes.
+// A message that is being edited replaces the newest question; the answer to that question is removed.
 export function ask(text) {
   if (running || text.trim() === '') return false;
   const list = [...(editing.value ? beforeLast() : messages.value), { role: 'user', content: text }];
@@ -129,7 +129,7 @@ export function regenerate() {
   write(current.value.id, kept);
 }
 
-// A page that is left in the middle of an answer keeps the part it has.
+// A page that is closed in the middle of an answer keeps the part that has come.
 addEventListener('pagehide', () => {
   if (!running) return;
   const run = running;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// settings.js: the dialog with what a person can set.  Changes hold at once and are kept by the browser.
+// settings.js: the dialog of settings.  A change takes effect at once and is stored by the browser.
 
 import { useEffect, useRef } from 'preact/hooks';
 
@@ -17,7 +17,7 @@ const Field = ({ id, label, help, children }) => html`
     ${help && html`<p id=${`${id}-help`}>${help}</p>`}
   </div>`;
 
-// What was typed, brought into [low, high]; the default when it is no number.
+// The number that was typed, limited to [low, high]; the default when it is not a number.
 const bounded = (text, low, high, otherwise) => {
   const value = Number(text);
   return text === '' || !Number.isFinite(value) ? otherwise : Math.min(Math.max(value, low), high);
@@ -61,7 +61,7 @@ export function Settings({ open, onClose }) {
     if (open) dialog.current.showModal();
     else dialog.current.close();
   }, [open]);
-  const onClick = (event) => event.target === dialog.current && onClose();  // beside the dialog
+  const onClick = (event) => event.target === dialog.current && onClose();  // a click beside the dialog closes it
   return html`
     <dialog class="settings" ref=${dialog} onClose=${onClose} onClick=${onClick} aria-labelledby="settings-title">
       <form method="dialog">

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sse.js: server-sent events out of a stream of bytes, cut anywhere.
+// sse.js: reads server-sent events from a stream of bytes that may be cut anywhere.
 //
 // Only the data of an event matters here: lines "data: …" up to an empty line, joined by newlines.  Comments and
 // other fields are skipped.  An event that the stream ends in the middle of is dropped, as the standard says.
@@ -8,8 +8,8 @@
 export class EventParser {
   constructor() {
     this.decoder = new TextDecoder();
-    this.rest = '';  // the line begun
-    this.data = [];  // data lines of the event begun
+    this.rest = '';  // the line that is not complete yet
+    this.data = [];  // data lines of the event that is not complete yet
   }
 
   // bytes (Uint8Array) → the data of each event they complete.

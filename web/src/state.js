@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// state.js: what the page knows, as signals, and what of it the browser keeps.
+// state.js: the state of the page, as signals, and which part of it the browser stores.
 //
 // localStorage: one entry per chat, "motley.chat.ID" → {id, title, updated, messages}, so that two tabs do not write
 // over each other, and "motley.settings".  sessionStorage: "motley.open", the chat that this tab shows.
@@ -22,7 +22,7 @@ export const settings = signal({ ...DEFAULTS, ...readEntry(SETTINGS_KEY) });
 export const chats = signal(readChats());  // newest first
 export const currentId = signal(chats.value.find(({ id }) => id === readOpen())?.id ?? null);  // null: a new chat
 export const storageFull = signal(false);
-export const editing = signal(false);      // what is typed will replace the newest question
+export const editing = signal(false);      // the text in the field will replace the newest question
 export const settingsOpen = signal(false);
 
 export const current = computed(() => chats.value.find((chat) => chat.id === currentId.value) ?? null);
@@ -36,7 +36,7 @@ function readOpen() {
   }
 }
 
-// A page that is loaded again shows the chat it had.
+// After a reload the page shows the same chat.
 effect(() => {
   try {
     sessionStorage.setItem(OPEN_KEY, currentId.value ?? '');
@@ -49,7 +49,7 @@ function readEntry(key) {
   try {
     return JSON.parse(localStorage.getItem(key));
   } catch {
-    return null;  // no storage allowed, or not ours
+    return null;  // storage is not allowed, or the entry is not ours
   }
 }
 
