@@ -21,8 +21,8 @@
 // answer under way.  So the sending half is closed first, and what still comes is thrown away until
 // the client closes or LINGER_MS are over.
 //
-// Callbacks of the handler run only from connection_turn (the task), deliver and connection_end,
-// never from the functions that the handler itself calls.
+// Callbacks of the handler run only from connection_turn (the task), deliver, connection_end and
+// where something is refused, never from the functions that the handler itself calls.
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -156,14 +156,16 @@ static void enter(struct net_connection *c, enum net_phase phase) {
   net_timer_set(c->timer, ms[phase]);
 }
 
-// Answers without the handler, and the connection ends with it.  The head may have failed before
-// llhttp saw it, so whether this is a HEAD, which gets no body, is read off its text.
+// Answers a request that the handler never sees, and the connection ends with it.  The head may
+// have failed before llhttp saw it, so whether this is a HEAD, which gets no body, is read off its
+// text.
 static void refuse(struct net_connection *c, const struct net_refusal *why) {
   bool head = str_starts(buffer_str(&c->parser.head), STR("HEAD "));
   buffer_clear(&c->parser.body);
   count_body(c);
   c->parser.keep_alive = false;
-  net_response_write_refusal(why, !head, wall_ms(c->listener), &c->out);
+  net_response_write_refusal(&c->listener->handler, str_of(c->peer), why, !head,
+                             wall_ms(c->listener), &c->out);
   enter(c, PHASE_FLUSHING);
   net_task_queue(c->listener->loop, &c->task);
 }
@@ -354,7 +356,7 @@ static bool refuse_without_descriptor(struct net_listener *n) {
   int fd = accept4(n->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   bool empty = fd < 0 && errno == EAGAIN;
   if (fd >= 0) {
-    net_response_write_refusal(&refusal_full, true, wall_ms(n), &out);
+    net_response_write_refusal(&n->handler, STR(""), &refusal_full, true, wall_ms(n), &out);
     if (send(fd, out.data, out.length, MSG_NOSIGNAL) > 0) shutdown(fd, SHUT_WR);
     while (recv(fd, net_loop_scratch(n->loop), NET_READ_BYTES, 0) > 0) continue;
     close(fd);

@@ -94,20 +94,19 @@ void net_response_write_chunk(struct str data, struct buffer *out) {
   buffer_add_text(out, "\r\n");
 }
 
-// The texts are our own and plain ASCII, so nothing in them needs escaping.
-void net_response_write_refusal(const struct net_refusal *r, bool with_body, uint64_t wall_ms,
+// Without a callback the client still reads why, in plain text.
+void net_response_write_refusal(const struct net_http_handler *handler, struct str peer,
+                                const struct net_refusal *why, bool with_body, uint64_t wall_ms,
                                 struct buffer *out) {
   struct buffer body = {0};
-  const char *type = r->status >= 500 ? "server_error" : "invalid_request_error";
-  buffer_print(&body,
-               "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}\n",
-               r->text, type, r->code);
-  struct net_head head = {.status = r->status,
-                          .headers = r->status == 503
-                                         ? "Content-Type: application/json\r\nRetry-After: 1\r\n"
-                                         : "Content-Type: application/json\r\n",
-                          .framing = FRAMING_LENGTH,
-                          .length = body.length};
+  struct net_head head = {.status = why->status, .framing = FRAMING_LENGTH};
+  if (handler->refused) {
+    head.headers = handler->refused(handler->context, peer, why, &body);
+  } else {
+    head.headers = "Content-Type: text/plain\r\n";
+    buffer_print(&body, "%s\n", why->text);
+  }
+  head.length = body.length;
   net_response_write_head(&head, wall_ms, out);
   if (with_body) buffer_add_str(out, buffer_str(&body));
   buffer_clear(&body);

@@ -58,12 +58,6 @@ enum net_parser_state {
   PARSER_FAILED  // status, code and text say why; the connection cannot go on
 };
 
-struct net_refusal {
-  int status;        // 400, 408, …
-  const char *code;  // "bad_request"; for the JSON body
-  const char *text;  // one line of plain ASCII without quotes
-};
-
 struct net_parser {
   enum net_parser_state state;
   const struct net_http_limits *limits;  // borrowed; no zeros
@@ -106,8 +100,9 @@ void net_response_write_head(const struct net_head *head, uint64_t wall_ms, stru
 // data must not be empty: an empty chunk ends the body.
 void net_response_write_chunk(struct str data, struct buffer *out);
 bool net_response_has_body(int status);  // false for 1xx, 204 and 304
-// A whole refusal: head and {"error":{…}}, after which the connection closes.
-void net_response_write_refusal(const struct net_refusal *r, bool with_body, uint64_t wall_ms,
+// A whole refusal, after which the connection closes.  Tells the handler, who writes the body.
+void net_response_write_refusal(const struct net_http_handler *handler, struct str peer,
+                                const struct net_refusal *why, bool with_body, uint64_t wall_ms,
                                 struct buffer *out);
 
 // ---- http.c and http_exchange.c

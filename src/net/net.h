@@ -7,11 +7,11 @@
 // net_loop_stop and net_loop_post may be called from other threads (net_loop_stop also from a
 // signal handler).
 //
-// The server keeps connections alive, answers pipelined requests in order, and refuses by itself,
-// with a JSON body {"error":{"message","type","param","code"}} in one line: 400 malformed, 408 slow
-// request, 411/413 body missing or too large, 417 unknown expectations, 431 headers too large, 501
-// CONNECT and transfer codings other than chunked, 503 too many connections or bodies, 505
-// versions.  llhttp parses in strict mode, and lines are checked before it sees them, so request
+// The server keeps connections alive and answers pipelined requests in order.  It refuses by
+// itself: 400 malformed, 408 slow request, 411/413 body missing or too large, 417 unknown
+// expectations, 431 headers too large, 501 CONNECT and transfer codings other than chunked, 503 too
+// many connections or bodies, 505 versions.  The handler is told of each refusal and writes its
+// body.  llhttp parses in strict mode, and lines are checked before it sees them, so request
 // smuggling is refused.
 //
 // A client that closes its sending half (a FIN) before its answer is complete counts as gone: that
@@ -55,6 +55,13 @@ struct net_http_limits {  // 0 = the default in brackets
   size_t write_high;
 };
 
+// Why a request, or a whole connection, is refused before the handler has seen a request.
+struct net_refusal {
+  int status;        // 400, 408, 411, 413, 417, 431, 501, 503, 505
+  const char *code;  // "request_timeout"; a word for programs
+  const char *text;  // one line of plain ASCII for people
+};
+
 // one request and its response; lives until `closed` below was called
 struct net_exchange;
 struct net_http_handler {
@@ -66,6 +73,12 @@ struct net_http_handler {
   // The exchange is over: answered completely, or the client went away (gone = true) first.  Last
   // call for x.
   void (*closed)(void *context, struct net_exchange *x, bool gone);
+  // A refusal goes out, and its connection ends with it; no other callback comes for it.  Appends
+  // the body (it is not sent in answer to HEAD) and returns the header lines that belong to it, as
+  // for net_http_respond; both are copied.  peer: "127.0.0.1:51234", or "" when no descriptor was
+  // left and the client was let in only to be told so.  NULL: the body is the text as text/plain.
+  const char *(*refused)(void *context, struct str peer, const struct net_refusal *why,
+                         struct buffer *body);
   void *context;
 };
 

@@ -33,6 +33,11 @@ const char *server_route_name(enum server_route route);  // "/v1/chat/completion
 // A request has arrived (net_http_handler.request).
 void server_route_request(struct server *s, struct net_exchange *x);
 
+// The network refuses a request that no route has seen (net_http_handler.refused): counts it under
+// ROUTE_NONE, logs it, and writes the same body that every other error has.
+const char *server_refuse(struct server *s, struct str peer, const struct net_refusal *why,
+                          struct buffer *body);
+
 // Counts a response whose head goes out now, and logs it for whoever looks closely.
 void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
                           int status);
@@ -72,7 +77,7 @@ struct server_histogram {
       counts[SERVER_BUCKETS + 1];  // by upper bound of the table in metrics.c; the last is +Inf
   double sum;                      // seconds
 };
-#define SERVER_STATUSES 16
+#define SERVER_STATUSES 24
 struct server_metrics {
   uint64_t responses[ROUTE_COUNT][SERVER_STATUSES];  // by the table of statuses in metrics.c
   uint64_t abandoned;                                // clients that went away before the end

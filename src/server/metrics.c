@@ -7,8 +7,8 @@
 
 #include "server/internal.h"
 
-static const int statuses[SERVER_STATUSES] = {200, 204, 304, 400, 401, 403,
-                                              404, 405, 429, 500, 503};
+static const int statuses[SERVER_STATUSES] = {200, 204, 304, 400, 401, 403, 404, 405, 408,
+                                              411, 413, 417, 429, 431, 500, 501, 503, 505};
 #define STATUS_OTHER (SERVER_STATUSES - 1)  // anything not in the table; its number is 0
 
 static const double bounds[SERVER_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,

@@ -37,13 +37,16 @@ void server_answer(struct server *s, struct net_exchange *x, enum server_route r
   net_http_respond(x, status, headers, body);
 }
 
-// All JSON bodies that are not streamed go through here: they end with a newline, so that a shell's
-// prompt does not stick to what curl prints.  `headers` come on top of the type.
+// Of every JSON body that is not streamed.  Such a body ends with a newline, so that a shell's
+// prompt does not stick to what curl prints.
+#define JSON_HEADERS "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"
+#define RETRY_HEADER "Retry-After: 1\r\n"
+
+// `headers` come on top of those above.
 static void answer_line(struct server *s, struct net_exchange *x, enum server_route route,
                         int status, const char *headers, struct str body) {
   struct buffer all = {0}, line = {0};
-  buffer_print(&all, "Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n%s",
-               headers);
+  buffer_print(&all, JSON_HEADERS "%s", headers);
   buffer_add_str(&line, body);
   buffer_add_char(&line, '\n');
   server_answer(s, x, route, status, all.data, buffer_str(&line));
@@ -62,10 +65,22 @@ void server_answer_error(struct server *s, struct net_exchange *x, enum server_r
   const char *more = "";
   struct buffer body = {0};
   if (e->status == 401) more = "WWW-Authenticate: Bearer\r\n";
-  if (e->status == 429 || e->status == 503) more = "Retry-After: 1\r\n";
+  if (e->status == 429 || e->status == 503) more = RETRY_HEADER;
   api_write_error(e, &body);
   answer_line(s, x, route, e->status, more, buffer_str(&body));
   buffer_clear(&body);
+}
+
+const char *server_refuse(struct server *s, struct str peer, const struct net_refusal *why,
+                          struct buffer *body) {
+  struct api_error e;
+  const char *type = why->status >= 500 ? "server_error" : "invalid_request_error";
+  api_error_set(&e, why->status, type, why->code, NULL, "%s", why->text);
+  api_write_error(&e, body);
+  buffer_add_char(body, '\n');
+  server_metrics_response(&s->metrics, ROUTE_NONE, why->status);
+  log_line(LOG_DEBUG, "refused %.*s: %d %s", (int)peer.length, peer.data, why->status, why->text);
+  return why->status == 503 ? JSON_HEADERS RETRY_HEADER : JSON_HEADERS;
 }
 
 // ---- the checks

@@ -32,6 +32,11 @@ double server_uptime_s(const struct server *s) {
 
 static void on_request(void *context, struct net_exchange *x) { server_route_request(context, x); }
 
+static const char *on_refused(void *context, struct str peer, const struct net_refusal *why,
+                              struct buffer *body) {
+  return server_refuse(context, peer, why, body);
+}
+
 static void on_drained(void *context, struct net_exchange *x) {
   struct server_call *c = net_http_data(x);
   (void)context;
@@ -76,7 +81,7 @@ struct server *server_new(const struct server_options *options, struct error *e)
   probe_cpu_read(&s->cpu);
   struct net_http_limits limits = {.body_bytes = BODY_BYTES,
                                    .connections = options->max_connections};
-  struct net_http_handler handler = {on_request, on_drained, on_closed, s};
+  struct net_http_handler handler = {on_request, on_drained, on_closed, on_refused, s};
   s->loop = net_loop_new(s->world, e);
   if (s->loop) {
     s->grace = net_timer_new(s->loop, grace_over, s);

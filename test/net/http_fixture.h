@@ -12,6 +12,7 @@
 
 #include "support/check.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -30,7 +31,7 @@ struct fixture {
   pthread_t thread;
   struct world_simulated time;
   int port;
-  atomic_int requests, answered, gone, drained;
+  atomic_int requests, answered, gone, drained, refused;
   atomic_size_t written;  // bytes of /stream handed to net_http_write
   atomic_size_t stopped;  // … when it last said "enough"
 };
@@ -112,6 +113,16 @@ static void on_closed(void *context, struct net_exchange *x, bool gone) {
     f->answered++;
 }
 
+// The body says what the callback was told.
+static const char *on_refused(void *context, struct str peer, const struct net_refusal *why,
+                              struct buffer *body) {
+  struct fixture *f = context;
+  f->refused++;
+  buffer_print(body, "refused %d %s from %.*s: %s\n", why->status, why->code, (int)peer.length,
+               peer.data, why->text);
+  return "Refused: yes\r\n";
+}
+
 static void *run_loop(void *context) {
   struct fixture *f = context;
   struct error e;
@@ -124,7 +135,7 @@ static void start_with(struct fixture *f, const struct net_http_limits *limits, 
   world_simulated_init(&f->time, 1);
   f->loop = net_loop_new(simulated ? &f->time.world : world_real(), &e);
   assert_non_null(f->loop);
-  struct net_http_handler handler = {on_request, on_drained, on_closed, f};
+  struct net_http_handler handler = {on_request, on_drained, on_closed, on_refused, f};
   f->listener = net_http_listen(f->loop, "127.0.0.1", 0, limits, &handler, &e);
   if (!f->listener) fail_msg("%s", e.text);
   f->port = net_http_port(f->listener);

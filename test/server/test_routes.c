@@ -203,6 +203,77 @@ static void metrics_count_what_happened(void **state) {
   stop(&f);
 }
 
+// What the network refuses before any route is chosen looks like every other error, and is counted.
+static void refusals_of_the_network_are_errors_like_all_others(void **state) {
+  (void)state;
+  static const struct {
+    const char *request;
+    int status;
+    const char *code, *type;
+  } cases[] = {
+      {"GARBAGE\r\n\r\n", 400, "bad_request", "invalid_request_error"},
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\n\r\n", 411, "length_required",
+       "invalid_request_error"},
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n", 413,
+       "body_too_large", "invalid_request_error"},
+      {"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", 501, "unsupported_method", "server_error"},
+      {"GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505, "unsupported_version", "server_error"},
+  };
+  struct fixture f;
+  struct client_response r;
+  json_error_t e;
+  start_unattached(&f, NULL);
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    client_once(f.port, str_of(cases[i].request), &r);
+    if (r.status != cases[i].status) fail_msg("%d: %s", r.status, cases[i].request);
+    assert_true(str_equal(client_header(&r, "content-type"), STR("application/json")));
+    assert_int_equal(r.body.data[r.body.length - 1], '\n');
+    json_t *body = json_loads(r.body.data, 0, &e);
+    assert_string_equal(text_at(body, "error.code"), cases[i].code);
+    assert_string_equal(text_at(body, "error.type"), cases[i].type);
+    assert_true(json_is_null(at(body, "error.param")));
+    assert_true(strlen(text_at(body, "error.message")) > 10);
+    json_decref(body);
+    client_clear(&r);
+  }
+  assert_int_equal(ask(&f, "GET", "/metrics", "", NULL, &r), 200);
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    char line[100];
+    snprintf(line, sizeof line, "motley_http_responses_total{route=\"(none)\",code=\"%d\"} 1\n",
+             cases[i].status);
+    if (!strstr(r.body.data, line)) fail_msg("no %s", line);
+  }
+  client_clear(&r);
+  stop(&f);
+}
+
+// A connection above the limit is told so in the same shape, and when to come back.
+static void refused_connections_are_counted(void **state) {
+  (void)state;
+  struct fixture f;
+  struct client_response r;
+  struct buffer rest = {0};
+  struct server_options one = {.max_connections = 1};
+  start_unattached(&f, &one);
+  int fd = client_connect(f.port);
+  client_send(fd, STR("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  client_read(fd, false, &rest, &r);
+  assert_int_equal(r.status, 200);
+  client_clear(&r);
+  assert_int_equal(ask(&f, "GET", "/healthz", "", NULL, &r), 503);
+  assert_true(str_equal(client_header(&r, "retry-after"), STR("1")));
+  assert_non_null(strstr(r.body.data, "\"code\":\"too_many_connections\"}}\n"));
+  client_clear(&r);
+  client_send(fd, STR("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  client_read(fd, false, &rest, &r);
+  assert_non_null(
+      strstr(r.body.data, "motley_http_responses_total{route=\"(none)\",code=\"503\"} 1\n"));
+  client_clear(&r);
+  close(fd);
+  buffer_clear(&rest);
+  stop(&f);
+}
+
 static void status_has_every_figure(void **state) {
   (void)state;
   static const char *const numbers[] = {"uptime_s",
@@ -314,6 +385,8 @@ int main(void) {
       cmocka_unit_test(foreign_hosts_and_origins_are_refused),
       cmocka_unit_test(the_key_opens_v1_and_api),
       cmocka_unit_test(metrics_count_what_happened),
+      cmocka_unit_test(refusals_of_the_network_are_errors_like_all_others),
+      cmocka_unit_test(refused_connections_are_counted),
       cmocka_unit_test(status_has_every_figure),
       cmocka_unit_test(the_page_comes_in_the_encoding_asked_for),
       cmocka_unit_test(known_pages_are_not_sent_again),
