@@ -117,7 +117,8 @@ struct attention_leaves {
 
 struct row_leaves {
   void (*convert[OPERANDS])(const float *x, int64_t columns, void *out);  // NULL: x itself is used
-  // p[0..keys) = exp(p - max p); gives the maximum and the sum.  keys >= 1.
+  // p[0..keys) = exp(p - max p); gives the maximum and the sum.  keys >= 1.  p has room for keys
+  // rounded up to a page; what lies behind keys may be overwritten.
   void (*softmax)(float *p, int keys, float *maximum, float *sum);
   void (*scale)(const float *x, float a, int n, float *y);                 // y = x * a; x may be y
   void (*blend)(float *into, float a, const float *from, float b, int n);  // into*a + from*b
