@@ -35,7 +35,7 @@ FORBIDDEN = [
     ("memory", r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc)\s*\(",
      r"src/base/", "use memory_*, arena_* or buffer_* of base/base.h"),
     ("exit", r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort)\s*\(",
-     r"src/cli/|src/base/memory\.c", "return an error"),
+     r"src/cli/|src/base/(memory|world_process)\.c", "return an error"),
     ("print", r"(?<![\w.>])((printf|vprintf|puts|putchar|perror)\s*\(|(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b)",
      r"(?!" + LIBRARY_ROOMS + r")|src/base/(log|memory)\.c", "library rooms never print: return an error"),
     ("log", r"(?<![\w.>])log_line\s*\(",

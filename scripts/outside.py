@@ -74,7 +74,6 @@ EXCEPTIONS += [(path, names, MOVES) for path, names in [
     ("src/net/http.c", "accept4 bind close getaddrinfo getsockname listen open recv send setsockopt shutdown socket"),
     ("src/net/loop.c", "close epoll_create1 epoll_ctl epoll_wait eventfd read write"),
     ("src/probe/cards.c", "glob"),
-    ("src/probe/files.c", "statvfs"),
 ]]
 
 KIND = {name: kind for kind, names in CALLS.items() for name in names.split()}

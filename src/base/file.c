@@ -2,52 +2,52 @@
 //
 // file.c: files, read whole or mapped, and written so that a crash leaves the old or the new
 // content.
+//
+// What makes a new file safe, in this order: its bytes are synced before it gets its name (or the
+// name could stand for a hole), and the folder is synced after (or the old name could come back).
+// The result of each step is looked at.
+
+#include "base/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/world.h"
 
 // Opens a regular file and tells its size; -1 with an error otherwise.
-static int open_regular(const char *path, uint64_t *size, struct error *e) {
-  struct stat info;
-  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // not to hang on a pipe
+static int open_regular(const struct world *w, const char *path, uint64_t *size, struct error *e) {
+  struct world_file_info info;
+  int file = world_open(w, path, WORLD_READ);
   if (file < 0) {
-    error_set_errno(e, errno, "cannot open %s", path);
+    error_set_errno(e, -file, "cannot open %s", path);
     return -1;
   }
-  if (fstat(file, &info) < 0 || !S_ISREG(info.st_mode)) {
+  if (world_info_of(w, file, &info) < 0 || info.kind != WORLD_FILE) {
     error_set(e, ERROR_INPUT, "%s is not a regular file", path);
-    close(file);
+    world_close(w, file);
     return -1;
   }
-  *size = (uint64_t)info.st_size;
+  *size = info.size;
   return file;
 }
 
-// A mapping outlives its file descriptor, so that is closed at once.  An empty file cannot be
-// mapped and is represented by no memory.
-bool file_map_open(struct file_map *m, const char *path, struct error *e) {
+// A mapping outlives its handle, so that is closed at once.  An empty file cannot be mapped and is
+// represented by no memory.
+bool file_map_open(struct file_map *m, const struct world *w, const char *path, struct error *e) {
   uint64_t size;
-  int file = open_regular(path, &size, e);
+  const uint8_t *data = NULL;
+  int file = open_regular(w, path, &size, e);
   if (file < 0) return false;
-  void *data = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
-  int why = errno;
-  close(file);
-  if (data == MAP_FAILED) return error_set_errno(e, why, "cannot map %s", path);
-  *m = (struct file_map){data, size};
+  int result = size ? world_map(w, file, size, &data) : 0;
+  world_close(w, file);
+  if (result < 0) return error_set_errno(e, -result, "cannot map %s", path);
+  *m = (struct file_map){w, data, size};
   return true;
 }
 
 void file_map_close(struct file_map *m) {
-  if (m->data) munmap((void *)(uintptr_t)m->data, m->length);
+  if (m->data) world_unmap(m->world, m->data, m->length);
   *m = (struct file_map){0};
 }
 
@@ -55,87 +55,114 @@ void file_map_close(struct file_map *m) {
 
 // Reads to the end of the file, wherever that is: the files of /proc say that they are empty, and
 // another program may be writing.  Stops as soon as more than `limit` bytes are there.
-static bool read_all(int file, size_t size, size_t limit, struct buffer *out) {
+static int64_t read_all(const struct world *w, int file, size_t size, size_t limit,
+                        struct buffer *out) {
   size_t before = out->length;
-  ssize_t n;
+  int64_t n;
   do {
     size_t have = out->length - before;
     size_t wanted = have < size ? size - have : READ_STEP;
     buffer_reserve(out, wanted);
-    n = read(file, out->data + out->length, wanted);
+    n = world_read_at(w, file, out->data + out->length, wanted, have);
     if (n > 0) out->length += (size_t)n;
-  } while ((n > 0 && out->length - before <= limit) || (n < 0 && errno == EINTR));
+  } while (n > 0 && out->length - before <= limit);
   out->data[out->length] = 0;
-  return n >= 0;
+  return n;
 }
 
 // On failure the buffer is cut back to what the caller had in it.
-bool file_read(const char *path, size_t limit, struct buffer *out, struct error *e) {
+bool file_read(const struct world *w, const char *path, size_t limit, struct buffer *out,
+               struct error *e) {
   uint64_t size;
-  int file = open_regular(path, &size, e);
+  int file = open_regular(w, path, &size, e);
   if (file < 0) return false;
   size_t before = out->length;
-  bool read = size > limit || read_all(file, size, limit, out);
-  int why = errno;
-  close(file);
-  if (read && size <= limit && out->length - before <= limit) return true;
+  int64_t result = size > limit ? 0 : read_all(w, file, size, limit, out);
+  world_close(w, file);
+  if (result >= 0 && size <= limit && out->length - before <= limit) return true;
   out->length = before;
   if (out->data) out->data[before] = 0;
-  if (!read) return error_set_errno(e, why, "cannot read %s", path);
+  if (result < 0) return error_set_errno(e, (int)-result, "cannot read %s", path);
   return error_set(e, ERROR_INPUT, "%s has more than the %zu bytes that are read of such a file",
                    path, limit);
 }
 
-// write(2) may take less than it was given, most often on a disk that has just become full.
-static bool write_all(int file, struct str content) {
+// A full disk has a line of its own; `needed` is what is missing still.
+static bool fail_write(const struct world *w, const char *path, int64_t result, uint64_t needed,
+                       struct error *e) {
+  if (result == -ENOSPC) return file_fail_disk_full(w, path, needed, e);
+  return error_set_errno(e, (int)-result, "cannot write %s", path);
+}
+
+bool file_write_all(const struct world *w, int handle, struct str content, uint64_t offset,
+                    const char *path, struct error *e) {
   while (content.length) {
-    ssize_t n = write(file, content.data, content.length);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
+    int64_t n = world_write_at(w, handle, content.data, content.length, offset);
+    if (n <= 0) return fail_write(w, path, n ? n : -ENOSPC, content.length, e);
     content.data += n;
     content.length -= (size_t)n;
+    offset += (uint64_t)n;
   }
   return true;
 }
 
-// After a rename only a synced folder makes the new name survive a power cut.
-static void sync_folder_of(const char *path) {
-  char folder[PATH_MAX];
+// The folder that holds `path`; false when its name is too long.
+static bool folder_of(const char *path, char folder[PATH_MAX]) {
   const char *slash = strrchr(path, '/');
   if (slash == path) slash++;
-  int n = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path)
-                : snprintf(folder, sizeof folder, ".");
-  if (n <= 0 || n >= (int)sizeof folder) return;
-  int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return;
-  fsync(file);
-  close(file);
+  int n = slash ? snprintf(folder, PATH_MAX, "%.*s", (int)(slash - path), path)
+                : snprintf(folder, PATH_MAX, ".");
+  return n > 0 && n < PATH_MAX;
+}
+
+// After a rename only a synced folder makes the new name survive a power cut.  A folder that may be
+// written but not read, and a file system that cannot sync folders, are left as they are: nothing
+// more can be done there.
+static int sync_folder_of(const struct world *w, const char *path) {
+  char folder[PATH_MAX];
+  if (!folder_of(path, folder)) return -ENAMETOOLONG;
+  int handle = world_open(w, folder, WORLD_READ | WORLD_FOLDER);
+  if (handle == -EACCES) return 0;
+  if (handle < 0) return handle;
+  int result = world_sync(w, handle);
+  world_close(w, handle);
+  return result == -EINVAL || result == -ENOTSUP ? 0 : result;
+}
+
+bool file_publish(const struct world *w, int handle, const char *from, const char *to,
+                  struct error *e) {
+  int result = world_sync(w, handle);
+  if (result == 0) result = world_rename(w, from, to);
+  if (result == 0) result = sync_folder_of(w, to);
+  return result == 0 || fail_write(w, to, result, 0, e);
 }
 
 // The new file has a name that nobody else has or could foresee (two threads may write the same
 // path, and the folder may be everybody's), and must not exist yet.
-bool file_write_atomic(const char *path, struct str content, struct error *e) {
+bool file_write_atomic(const struct world *w, const char *path, struct str content,
+                       struct error *e) {
   char fresh[PATH_MAX];
-  const struct world *world = world_real();
-  uint64_t unique = world->random(world->context);
-  if (snprintf(fresh, sizeof fresh, "%s.%016" PRIx64 ".new", path, unique) >= (int)sizeof fresh)
+  if (snprintf(fresh, sizeof fresh, "%s.%016" PRIx64 ".new", path, world_random(w)) >=
+      (int)sizeof fresh)
     return error_set(e, ERROR_INPUT, "the path %s is too long", path);
-  int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) return error_set_errno(e, errno, "cannot create %s", path);
-  bool done = write_all(file, content) && fsync(file) == 0;
-  int why = errno;
-  if (close(file) < 0 && done) done = false, why = errno;
-  if (done && rename(fresh, path) < 0) done = false, why = errno;
-  if (!done) {
-    unlink(fresh);
-    return error_set_errno(e, why, "cannot write %s", path);
+  int file = world_open(w, fresh, WORLD_WRITE | WORLD_CREATE | WORLD_EXCLUSIVE);
+  if (file < 0) {
+    if (file == -ENOSPC) return file_fail_disk_full(w, path, content.length, e);
+    return error_set_errno(e, -file, "cannot create %s", path);
   }
-  sync_folder_of(path);
-  return true;
+  bool done = file_write_all(w, file, content, 0, path, e) && file_publish(w, file, fresh, path, e);
+  world_close(w, file);  // what was written is synced already
+  if (!done) world_remove(w, fresh);
+  return done;
+}
+
+static bool is_folder(const struct world *w, const char *path) {
+  struct world_file_info info;
+  return world_info(w, path, &info) == 0 && info.kind == WORLD_DIRECTORY;
 }
 
 // Makes each part in turn and does not ask first: another process may make the same folders.
-bool file_make_folders(const char *path, struct error *e) {
+bool file_make_folders(const struct world *w, const char *path, struct error *e) {
   char part[PATH_MAX];
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof part)
@@ -144,13 +171,58 @@ bool file_make_folders(const char *path, struct error *e) {
     if (path[i] != '/' && path[i] != 0) continue;
     memcpy(part, path, i);
     part[i] = 0;
-    struct stat info;
-    if (mkdir(part, 0755) == 0 ||
-        (errno == EEXIST && stat(part, &info) == 0 && S_ISDIR(info.st_mode)))
-      continue;
-    return error_set_errno(e, errno == EEXIST ? ENOTDIR : errno, "cannot make the folder %s", part);
+    int result = world_make_folder(w, part);
+    if (result == -EEXIST)
+      result = is_folder(w, part) ? 0 : -ENOTDIR;
+    else if (result == 0)
+      result = sync_folder_of(w, part);
+    if (result < 0) return error_set_errno(e, -result, "cannot make the folder %s", part);
   }
   return true;
 }
 
-bool file_exists(const char *path) { return access(path, F_OK) == 0; }
+bool file_exists(const struct world *w, const char *path) {
+  struct world_file_info info;
+  return world_info(w, path, &info) == 0;
+}
+
+// Cuts the last part off a path: "a/b" → "a" → "." and "/a" → "/".  False at the end.
+static bool go_up(char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') path[--length] = 0;
+  if (!strcmp(path, "/") || !strcmp(path, ".")) return false;
+  char *slash = strrchr(path, '/');
+  if (!slash) {
+    path[0] = '.', path[1] = 0;
+    return true;
+  }
+  slash[slash == path] = 0;
+  return true;
+}
+
+// A file may be on its way to a folder that is not made yet: what counts is where it will be made.
+bool file_free_bytes(const struct world *w, const char *path, uint64_t *bytes, struct error *e) {
+  char existing[PATH_MAX];
+  int64_t result;
+  if (snprintf(existing, sizeof existing, "%s", path[0] ? path : ".") >= (int)sizeof existing)
+    return error_set(e, ERROR_INPUT, "the path %.60s… is too long", path);
+  do result = world_free_bytes(w, existing);
+  while ((result == -ENOENT || result == -ENOTDIR) && go_up(existing));
+  if (result < 0)
+    return error_set_errno(e, (int)-result, "cannot tell how much space is free at %s", path);
+  *bytes = (uint64_t)result;
+  return true;
+}
+
+// What is not known is left out of the line.
+bool file_fail_disk_full(const struct world *w, const char *path, uint64_t needed,
+                         struct error *e) {
+  char more[64] = "", left[64] = "";
+  uint64_t free_now;
+  if (needed) snprintf(more, sizeof more, "%.1f MB more are needed, ", (double)needed / 1e6);
+  if (file_free_bytes(w, path, &free_now, NULL))
+    snprintf(left, sizeof left, "%.1f MB are free; ", (double)free_now / 1e6);
+  return error_set(e, ERROR_SYSTEM,
+                   "not enough disk space for %s: %s%smake room and run the command again", path,
+                   more, left);
+}

@@ -19,7 +19,7 @@
 
 #include <jansson.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "cli/cli.h"
 #include "library/fetch.h"
 #include "library/library.h"
@@ -75,8 +75,8 @@ static void look_store(const struct check *self, struct finding *f) {
   struct error e = {0};
   uint64_t disk = 0;
   struct library *s = library_open(NULL, &e);
-  bool done =
-      s && file_make_folders(library_home(s), &e) && probe_disk_free(library_home(s), &disk, &e);
+  bool done = s && file_make_folders(world_real(), library_home(s), &e) &&
+              file_free_bytes(world_real(), library_home(s), &disk, &e);
   if (done && access(library_home(s), W_OK) < 0)
     done = error_set_errno(&e, errno, "cannot write to %s", library_home(s));
   if (done) {

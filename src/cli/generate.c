@@ -44,7 +44,7 @@ static struct engine_sampling sampling_of(const struct generate_options *o) {
   s.min_p = (float)o->min_p;
   s.repetition_penalty = (float)o->repetition_penalty;
   const struct world *world = world_real();
-  s.seed = o->seed == INT64_MIN ? world->random(world->context) : (uint64_t)o->seed;
+  s.seed = o->seed == INT64_MIN ? world_random(world) : (uint64_t)o->seed;
   return s;
 }
 
@@ -143,7 +143,7 @@ bool generate_encode_chat(const struct chat *chat, json_t *messages, struct toke
   const struct world *world = world_real();
   json_t *variables = json_pack("{s:O,s:b}", "messages", messages, "add_generation_prompt", 1);
   struct buffer text = {0};
-  bool done = chat_render(chat, variables, world->wall_ms(world->context), &text, e);
+  bool done = chat_render(chat, variables, world_wall_ms(world), &text, e);
   if (done) chat_encode(chat, buffer_str(&text), ids);
   buffer_clear(&text);
   json_decref(variables);

@@ -34,7 +34,7 @@ struct bar {
   bool open;           // a line is on the screen that was not ended
 };
 
-static uint64_t now_ns(void) { return world_real()->monotonic_ns(world_real()->context); }
+static uint64_t now_ns(void) { return world_monotonic_ns(world_real()); }
 
 // Ctrl-C is held back (see pull_main) and looked for here, so nothing is cut in the middle.
 static bool was_interrupted(void) {

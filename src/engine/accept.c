@@ -29,7 +29,7 @@ static double seconds(uint64_t from_ns, uint64_t to_ns) { return (double)(to_ns 
 // A phase that was not reached took no time; one that was not left lasts until now.
 static void fill_times(const struct engine *en, const struct sequence *s,
                        struct engine_event *event) {
-  uint64_t now = en->world->monotonic_ns(en->world->context);
+  uint64_t now = world_monotonic_ns(en->world);
   uint64_t admitted = s->admitted_ns == TIME_NEVER ? now : s->admitted_ns;
   uint64_t first = s->first_token_ns == TIME_NEVER ? now : s->first_token_ns;
   event->queue_s = seconds(s->submitted_ns, admitted);
@@ -90,8 +90,7 @@ static bool pick(struct engine *en, struct sequence *s, const float *logits, str
 
 // The token joins the sequence; the text that it completes goes out with it.
 static void take_token(struct engine *en, struct sequence *s, int32_t id) {
-  if (s->first_token_ns == TIME_NEVER)
-    s->first_token_ns = en->world->monotonic_ns(en->world->context);
+  if (s->first_token_ns == TIME_NEVER) s->first_token_ns = world_monotonic_ns(en->world);
   s->tokens[s->count++] = id;
   s->generated++;
   en->generated_tokens++;

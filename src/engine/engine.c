@@ -132,7 +132,7 @@ static bool enqueue(struct engine *en, struct sequence *s, struct engine_stream 
     s->stream = stream;
     stream->sequence = s;
     s->arrival = ++en->arrivals;
-    s->submitted_ns = en->world->monotonic_ns(en->world->context);
+    s->submitted_ns = world_monotonic_ns(en->world);
     engine_list_insert(&en->arrived, s);
     en->live++;
     en->stats.requests++;
@@ -238,12 +238,12 @@ static void publish_stats(struct engine *en) {
 
 // Pages become known before tokens are accepted: a sequence that ends leaves its prefix behind.
 static void run_batch(struct engine *en) {
-  uint64_t begun = en->world->monotonic_ns(en->world->context);
+  uint64_t begun = world_monotonic_ns(en->world);
   forward(en);
   engine_schedule_done(en);
   accept_all(en);
   en->steps++;
-  uint64_t ended = en->world->monotonic_ns(en->world->context);
+  uint64_t ended = world_monotonic_ns(en->world);
   pthread_mutex_lock(&en->lock);
   engine_stats_add(&en->window, ended, ended - begun, en->step.prefill_tokens,
                    en->step.decode_tokens);
@@ -327,7 +327,7 @@ void engine_stop(struct engine *en) {
 
 // Requests that the engine has not seen yet are waiting too.
 void engine_stats_read(struct engine *en, struct engine_stats *out) {
-  uint64_t now = en->world->monotonic_ns(en->world->context);
+  uint64_t now = world_monotonic_ns(en->world);
   pthread_mutex_lock(&en->lock);
   *out = en->stats;
   out->waiting += en->arrived.count;

@@ -162,7 +162,7 @@ static void admit_all(struct engine *en) {
     engine_list_remove(&en->waiting, s);
     engine_list_insert(&en->running, s);
     count_reached(en, s, true);
-    if (s->admitted_ns == TIME_NEVER) s->admitted_ns = en->world->monotonic_ns(en->world->context);
+    if (s->admitted_ns == TIME_NEVER) s->admitted_ns = world_monotonic_ns(en->world);
     i = engine_list_after(&en->waiting, s->arrival);
   }
 }

@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/internal.h"
 
 bool library_is_archive(const char *file_name) {
@@ -83,7 +83,7 @@ bool library_archive_extract(const char *archive, const char *name, const char *
                              const char **inside, struct error *e) {
   struct file_map map;
   struct library_zip z;
-  if (!file_map_open(&map, archive, e)) return false;
+  if (!file_map_open(&map, world_real(), archive, e)) return false;
   bool done = library_zip_open(&z, map.data, map.length, e) || error_prefix(e, "%s", name);
   if (done) {
     int chosen = pick_entry(&z, name, memory, e);

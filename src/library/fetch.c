@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/curl.h"
 
 #define ATTEMPTS_MAX 5     // in a row that brought nothing
@@ -84,7 +84,7 @@ struct transfer {
   uint64_t progress_ns;           // time of the last call of the progress function
 };
 
-static uint64_t now_ns(void) { return world_real()->monotonic_ns(world_real()->context); }
+static uint64_t now_ns(void) { return world_monotonic_ns(world_real()); }
 
 // "https://user:key@host/a?token=b" → "https://host/a": a message must not carry secrets.
 static void show_url(const char *url, char out[SHOWN_URL_MAX]) {
@@ -260,7 +260,7 @@ static bool empty_part(struct transfer *t) {
 static bool note_validator(struct transfer *t) {
   const char *validator = t->reply.etag[0] ? t->reply.etag : t->reply.modified;
   memcpy(t->validator, validator, strlen(validator) + 1);
-  if (validator[0]) return file_write_atomic(t->from, str_of(validator), t->e);
+  if (validator[0]) return file_write_atomic(world_real(), t->from, str_of(validator), t->e);
   unlink(t->from);
   return true;
 }
@@ -461,7 +461,8 @@ static bool open_part(struct transfer *t) {
   if (fstat(t->file, &info) < 0) return error_set_errno(t->e, errno, "cannot look at %s", t->part);
   t->done = (uint64_t)info.st_size;
   struct buffer kept = {0};
-  if (file_exists(t->from) && file_read(t->from, VALIDATOR_MAX - 1, &kept, NULL))
+  if (file_exists(world_real(), t->from) &&
+      file_read(world_real(), t->from, VALIDATOR_MAX - 1, &kept, NULL))
     keep_text(t->validator, str_trim(buffer_str(&kept)));
   buffer_clear(&kept);
   // Without a validator only a digest can tell whether the rest fits what we have.

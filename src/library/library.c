@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/internal.h"
 
 #define LISTED_IN_ERRORS 8  // names that a message lists
@@ -90,7 +90,7 @@ static bool add_model(struct library *s, const char *name, struct buffer *list) 
   buffer_print(&folder, "%s/%s", s->models, name);
   buffer_print(&manifest, "%s/model.json", folder.data);
   bool good = true;
-  if (file_exists(manifest.data)) {
+  if (file_exists(world_real(), manifest.data)) {
     good = library_manifest_read(folder.data, name, &m, NULL) && stat(m.path, &info) == 0 &&
            (uint64_t)info.st_size == m.bytes;
     if (good) buffer_add(list, &m, sizeof m);
@@ -257,7 +257,7 @@ bool library_resolve(struct library *s, const char *model, struct library_model 
     listed = library_manifest_read(folder.data, model, out, NULL);
     buffer_clear(&folder);
   }
-  if (listed && !file_exists(out->path)) {
+  if (listed && !file_exists(world_real(), out->path)) {
     error_set(e, ERROR_MISSING,
               "the file of the model %s is gone; get it back with: motley pull %s", model,
               out->source);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/internal.h"
 
 #define MANIFEST "model.json"
@@ -121,7 +121,7 @@ bool library_manifest_read(const char *folder, const char *name, struct library_
                            struct error *e) {
   struct buffer path = {0}, text = {0};
   buffer_print(&path, "%s/" MANIFEST, folder);
-  bool done = file_read(path.data, MANIFEST_MAX, &text, e);
+  bool done = file_read(world_real(), path.data, MANIFEST_MAX, &text, e);
   if (done) {
     json_t *root = json_loadb(text.data, text.length, JSON_REJECT_DUPLICATES, NULL);
     done = root && library_name_is_valid(name) && take_fields(root, folder, name, out);
@@ -143,7 +143,7 @@ bool library_manifest_write(const char *folder, const struct library_model *m, s
   if (!text) return error_set(e, ERROR_INPUT, "the source \"%s\" is not valid UTF-8", m->source);
   struct buffer path = {0};
   buffer_print(&path, "%s/" MANIFEST, folder);
-  bool done = file_write_atomic(path.data, str_of(text), e);
+  bool done = file_write_atomic(world_real(), path.data, str_of(text), e);
   buffer_clear(&path);
   memory_free(text);
   return done;

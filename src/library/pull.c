@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/fetch.h"
 #include "library/internal.h"
 
@@ -91,8 +91,8 @@ static bool begin(struct pulling *p) {
   p->folder = arena_print(m, "%s/%016llx", parent, hash);
   p->download = arena_print(m, "%s/download", p->folder);
   p->lock_path = arena_print(m, "%s.lock", p->folder);
-  return (file_make_folders(parent, p->e) || advise_home(p->e)) && take_lock(p, p->lock_path) &&
-         file_make_folders(p->folder, p->e);
+  return (file_make_folders(world_real(), parent, p->e) || advise_home(p->e)) &&
+         take_lock(p, p->lock_path) && file_make_folders(world_real(), p->folder, p->e);
 }
 
 static bool is_intact(const struct library_model *m) {
@@ -174,8 +174,8 @@ static bool copy_path(struct pulling *p, const struct library_plan *plan) {
 // The file is here from an earlier run, and its digest says that it is the right one.
 static bool has_download(const struct pulling *p, const char *sha256) {
   char digest[65];
-  return sha256 && file_exists(p->download) && fetch_sha256_file(p->download, digest, NULL) &&
-         strcasecmp(digest, sha256) == 0;
+  return sha256 && file_exists(world_real(), p->download) &&
+         fetch_sha256_file(p->download, digest, NULL) && strcasecmp(digest, sha256) == 0;
 }
 
 static bool fail_digest(struct pulling *p, const char *what, const char *digest,
@@ -288,7 +288,7 @@ static bool describe(struct pulling *p, const struct library_plan *plan, const c
   if (stat(path, &info) < 0) return error_set_errno(p->e, errno, "cannot look at %s", path);
   if (!fetch_sha256_file(path, m->sha256, p->e)) return false;
   m->bytes = (uint64_t)info.st_size;
-  m->pulled_ms = w->wall_ms(w->context);
+  m->pulled_ms = world_wall_ms(w);
   if (!p->pull->sha256 || strcasecmp(p->pull->sha256, m->sha256) == 0) return true;
   drop_files(p, path);
   return fail_digest(p, named, m->sha256, p->pull->sha256);
@@ -305,7 +305,7 @@ static bool check_name_early(struct pulling *p, const struct library_plan *plan)
 // A run that was killed just before the manifest left the model under its last name.
 static void take_back_model(struct pulling *p, const struct library_plan *plan) {
   const char *model = library_model_file(plan->file_name);
-  if (model && !file_exists(p->download))
+  if (model && !file_exists(world_real(), p->download))
     rename(arena_print(&p->memory, "%s/%s", p->folder, model), p->download);
 }
 
@@ -333,9 +333,10 @@ static bool read_finished(struct pulling *p, char name[96]) {
   struct library_model m;
   struct buffer text = {0};
   const char *path = arena_print(&p->memory, "%s/model.json", p->folder);
-  bool good = file_exists(path) && library_manifest_read(p->folder, "finished", &m, NULL);
+  bool good =
+      file_exists(world_real(), path) && library_manifest_read(p->folder, "finished", &m, NULL);
   if (!good) return false;
-  good = file_exists(m.path) && file_read(path, 65536, &text, NULL);
+  good = file_exists(world_real(), m.path) && file_read(world_real(), path, 65536, &text, NULL);
   json_t *root = good ? json_loadb(text.data, text.length, 0, NULL) : NULL;
   const char *kept = json_string_value(json_object_get(root, "name"));
   good = kept && library_name_is_valid(kept) &&

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/world.h"
+#include "base/file.h"
 #include "model/model.h"
 
 // ---- Limits.  Real models stay far below; a file beyond them is damaged or hostile.

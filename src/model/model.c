@@ -109,7 +109,8 @@ static bool open_llama2c_tokenizer(struct model *m, const char *path,
   struct buffer found = {0}, content = {0};
   const char *named = options ? options->tokenizer_path : NULL;
   bool done = named || model_llama2c_find_tokenizer(path, &found, e);
-  if (done) done = file_read(named ? named : found.data, LLAMA2C_TOKENIZER_MAX, &content, e);
+  if (done)
+    done = file_read(world_real(), named ? named : found.data, LLAMA2C_TOKENIZER_MAX, &content, e);
   if (done) done = (m->tokenizer = model_llama2c_tokenizer(buffer_str(&content), vocabulary, e));
   buffer_clear(&found);
   buffer_clear(&content);
@@ -167,7 +168,7 @@ struct model *model_open_bytes(struct str file, bool mapped, const char *name,
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e) {
   struct file_map map = {0};
-  if (!file_map_open(&map, path, e)) return NULL;
+  if (!file_map_open(&map, world_real(), path, e)) return NULL;
   struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, true, path,
                                      options, kernel, e);
   if (m)
@@ -181,7 +182,7 @@ struct model *model_open(const char *path, const struct model_options *options,
 // about a file.  The path is not put in front of a refusal, as model_open_bytes does.
 bool model_check(const char *path, const struct model_options *options, struct error *e) {
   struct file_map map = {0};
-  if (!file_map_open(&map, path, e)) return false;
+  if (!file_map_open(&map, world_real(), path, e)) return false;
   struct model *m = memory_new(sizeof *m);
   bool good =
       open_any(m, (struct str){(const char *)map.data, map.length}, true, path, options, NULL, e);

@@ -55,7 +55,7 @@ static const struct net_refusal refusal_bodies = {
 
 static uint64_t wall_ms(const struct net_listener *n) {
   const struct world *w = net_loop_world(n->loop);
-  return w->wall_ms(w->context);
+  return world_wall_ms(w);
 }
 
 // ---- ends

@@ -53,7 +53,7 @@ static void write_head(struct net_exchange *x, int status, const char *headers, 
                           .length = length,
                           .keep_alive = c->parser.keep_alive,
                           .http10 = c->parser.http10};
-  net_response_write_head(&head, w->wall_ms(w->context), &c->out);
+  net_response_write_head(&head, world_wall_ms(w), &c->out);
   queue_turn(c);
 }
 

@@ -155,7 +155,7 @@ void net_timer_set(struct net_timer *t, uint64_t delay_ms) {
     l->heap_capacity = l->heap_capacity ? l->heap_capacity * 2 : 64;
     l->heap = memory_resize(l->heap, l->heap_capacity * sizeof *l->heap);
   }
-  t->deadline_ns = l->world->monotonic_ns(l->world->context) + delay_ms * 1000000u;
+  t->deadline_ns = world_monotonic_ns(l->world) + delay_ms * 1000000u;
   t->order = l->timer_order++;
   heap_put(l, l->timers++, t);
   heap_rise(l, t);
@@ -170,7 +170,7 @@ void net_timer_free(struct net_timer *t) {
 // Timers set by a timer wait for the next turn even when already due, so that descriptors get their
 // share.
 static void run_timers(struct net_loop *l) {
-  uint64_t now = l->world->monotonic_ns(l->world->context), limit = l->timer_order;
+  uint64_t now = world_monotonic_ns(l->world), limit = l->timer_order;
   while (l->timers && l->heap[0]->deadline_ns <= now && l->heap[0]->order < limit) {
     struct net_timer *t = l->heap[0];
     net_timer_cancel(t);
@@ -183,7 +183,7 @@ static void run_timers(struct net_loop *l) {
 static int sleep_ms(const struct net_loop *l) {
   if (l->first) return 0;
   if (!l->timers) return -1;
-  uint64_t now = l->world->monotonic_ns(l->world->context), deadline = l->heap[0]->deadline_ns;
+  uint64_t now = world_monotonic_ns(l->world), deadline = l->heap[0]->deadline_ns;
   if (deadline <= now) return 0;
   uint64_t ms = (deadline - now + 999999u) / 1000000u;
   return ms > INT_MAX ? INT_MAX : (int)ms;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// files.c: reading the kernel's small text files, and free space on a disk.
+// files.c: reading the small text files in which the kernel describes the machine, and taking
+// lines, words and named fields out of them.
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "probe/internal.h"
 
 #define TEXT_MAX (1u << 20)  // bytes; /proc/stat and cpuinfo of a 500-core machine stay below
@@ -16,7 +15,7 @@
 bool probe_text_read(const char *root, const char *path, struct buffer *out) {
   char whole[PATH_MAX];
   if (snprintf(whole, sizeof whole, "%s%s", root, path) >= (int)sizeof whole) return false;
-  return file_read(whole, TEXT_MAX, out, NULL);
+  return file_read(world_real(), whole, TEXT_MAX, out, NULL);
 }
 
 // A last line without an end counts too.
@@ -54,32 +53,4 @@ bool probe_text_field(struct str text, const char *name, uint64_t *value) {
     return true;
   }
   return false;
-}
-
-// Cuts the last component off a path: "a/b" → "a" → "." and "/a" → "/".  False at the end.
-static bool go_up(char *path) {
-  size_t length = strlen(path);
-  while (length > 1 && path[length - 1] == '/') path[--length] = 0;
-  if (!strcmp(path, "/") || !strcmp(path, ".")) return false;
-  char *slash = strrchr(path, '/');
-  if (!slash) {
-    path[0] = '.', path[1] = 0;
-    return true;
-  }
-  slash[slash == path] = 0;
-  return true;
-}
-
-// A model is going to a folder that may not be made yet: what counts is where it would be made.
-bool probe_disk_free(const char *path, uint64_t *bytes, struct error *e) {
-  char existing[PATH_MAX];
-  struct statvfs info;
-  if (snprintf(existing, sizeof existing, "%s", path[0] ? path : ".") >= (int)sizeof existing)
-    return error_set(e, ERROR_INPUT, "the path %.60s… is too long", path);
-  while (statvfs(existing, &info) < 0) {
-    if ((errno == ENOENT || errno == ENOTDIR) && go_up(existing)) continue;
-    return error_set_errno(e, errno, "cannot tell how much space is free at %s", path);
-  }
-  *bytes = (uint64_t)info.f_bavail * info.f_frsize;
-  return true;
 }

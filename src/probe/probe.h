@@ -48,7 +48,3 @@ struct probe_card {
 // Fills every row; a machine that hides /dev and /sys has none.
 void probe_cards_read(struct probe_card out[PROBE_CARD_MAKERS]);
 void probe_cards_places(struct buffer *out);  // appends where that looks, for people
-
-// Bytes free for an ordinary user on the file system that holds `path` (or its nearest existing
-// parent).
-bool probe_disk_free(const char *path, uint64_t *bytes, struct error *e);

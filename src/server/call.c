@@ -236,8 +236,8 @@ static void describe_response(struct server_call *c, const struct server_model *
                                       .model = s->model_name,
                                       .created_s = server_wall_ms(s) / 1000};
   snprintf(c->response.id, sizeof c->response.id, "%s-%016llx",
-           c->request.chat ? "chatcmpl" : "cmpl", (unsigned long long)w->random(w->context));
-  if (!c->request.seed_given) c->request.sampling.seed = w->random(w->context);
+           c->request.chat ? "chatcmpl" : "cmpl", (unsigned long long)world_random(w));
+  if (!c->request.seed_given) c->request.sampling.seed = world_random(w);
 }
 
 // On failure what was submitted already is dropped by server_call_fail.

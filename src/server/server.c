@@ -22,10 +22,10 @@
 #define BODY_BYTES \
   (8u << 20)  // a request: two million tokens as text, and bounds what its JSON tree takes
 
-uint64_t server_wall_ms(const struct server *s) { return s->world->wall_ms(s->world->context); }
+uint64_t server_wall_ms(const struct server *s) { return world_wall_ms(s->world); }
 
 double server_uptime_s(const struct server *s) {
-  return (double)(s->world->monotonic_ns(s->world->context) - s->started_ns) / 1e9;
+  return (double)(world_monotonic_ns(s->world) - s->started_ns) / 1e9;
 }
 
 // ---- what the network calls
@@ -77,7 +77,7 @@ struct server *server_new(const struct server_options *options, struct error *e)
   s->api_key = copy_text(options->api_key);
   s->model_name = copy_text(options->model_name);
   s->loopback = is_loopback(s->address);
-  s->started_ns = s->world->monotonic_ns(s->world->context);
+  s->started_ns = world_monotonic_ns(s->world);
   probe_cpu_read(&s->cpu);
   struct net_http_limits limits = {.body_bytes = BODY_BYTES,
                                    .connections = options->max_connections};

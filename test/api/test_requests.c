@@ -14,7 +14,7 @@
 #include "support/check.h"
 
 #include "api/api.h"
-#include "base/world.h"
+#include "base/file.h"
 
 #define VOCABULARY 1000
 
@@ -101,7 +101,7 @@ static void requests_are_understood_or_refused(void **state) {
   struct buffer file = {0};
   struct error e;
   int cases = 0, wrong = 0;
-  if (!file_read("test/api/requests.txt", 1 << 20, &file, &e)) fail_msg("%s", e.text);
+  if (!file_read(world_real(), "test/api/requests.txt", 1 << 20, &file, &e)) fail_msg("%s", e.text);
   struct str rest = buffer_str(&file);
   cut(&rest, "\n== ");
   while (rest.length) {

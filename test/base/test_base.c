@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/file.h"
 #include "base/threads.h"
-#include "base/world.h"
 
 static void error_is_one_clean_line(void **state) {
   (void)state;
@@ -91,13 +91,13 @@ static void atomic_write_replaces_and_refuses(void **state) {
   struct error e = {0};
   struct buffer text = {0};
   snprintf(path, sizeof path, "/tmp/motley-test-base.%ld", (long)getpid());
-  assert_true(file_write_atomic(path, STR("one"), &e));
-  assert_true(file_write_atomic(path, STR("two"), &e));
-  assert_true(file_read(path, 100, &text, &e));
+  assert_true(file_write_atomic(world_real(), path, STR("one"), &e));
+  assert_true(file_write_atomic(world_real(), path, STR("two"), &e));
+  assert_true(file_read(world_real(), path, 100, &text, &e));
   assert_string_equal(text.data, "two");
-  assert_false(file_read(path, 2, &text, &e));
+  assert_false(file_read(world_real(), path, 2, &text, &e));
   assert_string_equal(text.data, "two");
-  assert_false(file_write_atomic("/no-such-folder/x", STR("x"), &e));
+  assert_false(file_write_atomic(world_real(), "/no-such-folder/x", STR("x"), &e));
   assert_int_equal(e.kind, ERROR_MISSING);
   unlink(path);
   buffer_clear(&text);

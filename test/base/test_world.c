@@ -10,11 +10,12 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/world.h"
+#include "base/file.h"
 
 // ---- memory
 
@@ -146,33 +147,33 @@ static void simulated_world_replays(void **state) {
   world_simulated_init(&a, 42);
   world_simulated_init(&b, 42);
   const struct world *w = &a.world;
-  assert_true(w->monotonic_ns(w->context) == 0);
-  assert_true(w->wall_ms(w->context) == 1700000000000u);
+  assert_true(world_monotonic_ns(w) == 0);
+  assert_true(world_wall_ms(w) == 1700000000000u);
   a.now_ns += 1500000;
-  assert_true(w->monotonic_ns(w->context) == 1500000);
-  assert_true(w->wall_ms(w->context) == 1700000000001u);
+  assert_true(world_monotonic_ns(w) == 1500000);
+  assert_true(world_wall_ms(w) == 1700000000001u);
   uint64_t first = 0;
   for (int i = 0; i < 1000; i++) {
-    uint64_t x = w->random(w->context);
-    assert_true(x == b.world.random(b.world.context));
+    uint64_t x = world_random(w);
+    assert_true(x == world_random(&b.world));
     if (i == 0) first = x;
   }
   assert_true(first == 0xBDD732262FEB6E95u);  // splitmix64 of seed 42, as published
   world_simulated_init(&b, 43);
-  assert_true(b.world.random(b.world.context) != first);
+  assert_true(world_random(&b.world) != first);
 }
 
 static void real_world_moves_on(void **state) {
   (void)state;
   const struct world *w = world_real();
-  uint64_t before = w->monotonic_ns(w->context);
+  uint64_t before = world_monotonic_ns(w);
   for (int i = 0; i < 1000; i++) {
-    uint64_t now = w->monotonic_ns(w->context);
+    uint64_t now = world_monotonic_ns(w);
     assert_true(now >= before);
     before = now;
   }
-  assert_true(w->wall_ms(w->context) > 1700000000000u);
-  assert_true(w->random(w->context) != w->random(w->context));
+  assert_true(world_wall_ms(w) > 1700000000000u);
+  assert_true(world_random(w) != world_random(w));
 }
 
 // ---- files
@@ -195,27 +196,27 @@ static int remove_folder(void **state) {
 }
 
 static void files_are_mapped(void **state) {
-  struct file_map m = {(const uint8_t *)"untouched", 9};
+  struct file_map m = {.data = (const uint8_t *)"untouched", .length = 9};
   struct error e = {0};
   char path[128];
   in_folder(path, *state, "absent");
-  assert_false(file_map_open(&m, path, &e));
+  assert_false(file_map_open(&m, world_real(), path, &e));
   assert_int_equal(e.kind, ERROR_MISSING);
   assert_non_null(strstr(e.text, path));
-  assert_false(file_map_open(&m, *state, &e));  // a folder
+  assert_false(file_map_open(&m, world_real(), *state, &e));  // a folder
   assert_non_null(strstr(e.text, "regular"));
   in_folder(path, *state, "pipe");
   assert_int_equal(mkfifo(path, 0600), 0);
-  assert_false(file_map_open(&m, path, &e));  // must not hang
+  assert_false(file_map_open(&m, world_real(), path, &e));  // must not hang
   assert_int_equal(m.length, 9);
   in_folder(path, *state, "empty");
-  assert_true(file_write_atomic(path, STR(""), &e));
-  assert_true(file_map_open(&m, path, &e));
+  assert_true(file_write_atomic(world_real(), path, STR(""), &e));
+  assert_true(file_map_open(&m, world_real(), path, &e));
   assert_true(m.data == NULL && m.length == 0);
   file_map_close(&m);
   in_folder(path, *state, "full");
-  assert_true(file_write_atomic(path, STR("content"), &e));
-  assert_true(file_map_open(&m, path, &e));
+  assert_true(file_write_atomic(world_real(), path, STR("content"), &e));
+  assert_true(file_map_open(&m, world_real(), path, &e));
   unlink(path);  // the map stays
   assert_int_equal(m.length, 7);
   assert_memory_equal(m.data, "content", 7);
@@ -229,37 +230,40 @@ static void files_are_read_to_their_limit(void **state) {
   struct buffer out = {0};
   char path[128];
   in_folder(path, *state, "six");
-  assert_true(file_write_atomic(path, STR("sixsix"), &e));
+  assert_true(file_write_atomic(world_real(), path, STR("sixsix"), &e));
   buffer_add_text(&out, "before ");
-  assert_true(file_read(path, 6, &out, &e));
+  assert_true(file_read(world_real(), path, 6, &out, &e));
   assert_string_equal(out.data, "before sixsix");
-  assert_false(file_read(path, 5, &out, &e));
+  assert_false(file_read(world_real(), path, 5, &out, &e));
   assert_string_equal(out.data, "before sixsix");
   assert_int_equal(e.kind, ERROR_INPUT);
   buffer_clear(&out);
-  assert_true(file_read("/proc/self/status", 1 << 20, &out, &e));  // claims to be empty
+  assert_true(
+      file_read(world_real(), "/proc/self/status", 1 << 20, &out, &e));  // claims to be empty
   assert_non_null(strstr(out.data, "VmRSS"));
   size_t length = out.length;
-  assert_false(file_read("/proc/self/status", 10, &out, &e));
+  assert_false(file_read(world_real(), "/proc/self/status", 10, &out, &e));
   assert_int_equal(out.length, length);
   buffer_clear(&out);
-  assert_false(file_read(path, 0, &out, &e));
-  assert_true(file_read("/dev/null/x", 0, &out, &e) == false && e.kind == ERROR_MISSING);
+  assert_false(file_read(world_real(), path, 0, &out, &e));
+  assert_true(file_read(world_real(), "/dev/null/x", 0, &out, &e) == false &&
+              e.kind == ERROR_MISSING);
 }
 
 static void atomic_write_leaves_no_crumbs(void **state) {
   struct error e = {0};
   char path[128], command[200];
   in_folder(path, *state, "sub/target");
-  assert_false(file_write_atomic(path, STR("x"), &e));
+  assert_false(file_write_atomic(world_real(), path, STR("x"), &e));
   assert_int_equal(e.kind, ERROR_MISSING);
   char folder[128];
   in_folder(folder, *state, "sub");
-  assert_true(file_make_folders(folder, &e));
-  assert_true(file_write_atomic(path, STR("x"), &e));
+  assert_true(file_make_folders(world_real(), folder, &e));
+  assert_true(file_write_atomic(world_real(), path, STR("x"), &e));
   unlink(path);
-  assert_true(file_make_folders(path, &e));  // now a folder stands where the file should go
-  assert_false(file_write_atomic(path, STR("y"), &e));
+  assert_true(
+      file_make_folders(world_real(), path, &e));  // now a folder stands where the file should go
+  assert_false(file_write_atomic(world_real(), path, STR("y"), &e));
   rmdir(path);
   snprintf(command, sizeof command, "test -z \"$(ls -A '%s')\"", folder);
   assert_int_equal(system(command), 0);
@@ -272,18 +276,18 @@ static void full_disk_keeps_the_old_content(void **state) {
   struct rlimit before, small = {64 * 1024, 64 * 1024};
   char path[128];
   in_folder(path, *state, "kept");
-  assert_true(file_write_atomic(path, STR("old"), &e));
+  assert_true(file_write_atomic(world_real(), path, STR("old"), &e));
   char *big = memory_new(1 << 20);
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   small.rlim_max = before.rlim_max;
   void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-  bool done = file_write_atomic(path, (struct str){big, 1 << 20}, &e);
+  bool done = file_write_atomic(world_real(), path, (struct str){big, 1 << 20}, &e);
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
   assert_false(done);
   assert_int_equal(e.kind, ERROR_SYSTEM);
-  assert_true(file_read(path, 100, &out, &e));
+  assert_true(file_read(world_real(), path, 100, &out, &e));
   assert_string_equal(out.data, "old");
   buffer_clear(&out);
   memory_free(big);
@@ -294,7 +298,8 @@ static void full_disk_keeps_the_old_content(void **state) {
 static void *write_often(void *argument) {
   char *text = memset(memory_new(10000), *(char *)argument, 10000);
   const char *path = (char *)argument + 1;
-  for (int i = 0; i < WRITES; i++) file_write_atomic(path, (struct str){text, 10000}, NULL);
+  for (int i = 0; i < WRITES; i++)
+    file_write_atomic(world_real(), path, (struct str){text, 10000}, NULL);
   memory_free(text);
   return NULL;
 }
@@ -312,12 +317,12 @@ static void atomic_writers_do_not_mix(void **state) {
   }
   for (int i = 0; i < 200; i++) {
     out.length = 0;
-    if (!file_read(arguments[0] + 1, 20000, &out, &e)) continue;
+    if (!file_read(world_real(), arguments[0] + 1, 20000, &out, &e)) continue;
     assert_int_equal(out.length, 10000);
     for (size_t j = 1; j < out.length; j++) assert_int_equal(out.data[j], out.data[0]);
   }
   for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
-  assert_true(file_read(arguments[0] + 1, 20000, &out, &e));
+  assert_true(file_read(world_real(), arguments[0] + 1, 20000, &out, &e));
   buffer_clear(&out);
 }
 
@@ -325,19 +330,40 @@ static void folders_are_made_once(void **state) {
   struct error e = {0};
   char path[128];
   in_folder(path, *state, "a//b/./c/");
-  assert_true(file_make_folders(path, &e));
-  assert_true(file_make_folders(path, &e));
+  assert_true(file_make_folders(world_real(), path, &e));
+  assert_true(file_make_folders(world_real(), path, &e));
   in_folder(path, *state, "a/b/c");
-  assert_true(file_exists(path));
+  assert_true(file_exists(world_real(), path));
   in_folder(path, *state, "a/file");
-  assert_true(file_write_atomic(path, STR("x"), &e));
+  assert_true(file_write_atomic(world_real(), path, STR("x"), &e));
   in_folder(path, *state, "a/file/d");
-  assert_false(file_make_folders(path, &e));
+  assert_false(file_make_folders(world_real(), path, &e));
   assert_non_null(strstr(e.text, "a/file"));
-  assert_false(file_make_folders("", &e));
+  assert_false(file_make_folders(world_real(), "", &e));
   char *deep = memset(memory_new(5001), 'd', 5000);
-  assert_false(file_make_folders(deep, &e));
+  assert_false(file_make_folders(world_real(), deep, &e));
   memory_free(deep);
+}
+
+static void disk_of_a_path_that_is_not_there_yet(void **state) {
+  (void)state;
+  struct error e = {0};
+  struct statvfs info;
+  uint64_t bytes = 0, again = 1;
+  assert_true(file_free_bytes(world_real(), "/tmp", &bytes, &e));
+  assert_int_equal(statvfs("/tmp", &info), 0);
+  assert_true(bytes <= (uint64_t)info.f_blocks * info.f_frsize);
+  const char *const paths[] = {
+      "/tmp/no/such/folder/at/all",    "no-such-folder/x", "x", "", "/", "//",
+      "/proc/self/status/not-a-folder"};
+  for (size_t i = 0; i < COUNT_OF(paths); i++)
+    assert_true(file_free_bytes(world_real(), paths[i], &again, &e));
+  char *path = memset(memory_new(9000), 'a', 8999);
+  bytes = 5;
+  assert_false(file_free_bytes(world_real(), path, &bytes, &e));
+  assert_int_equal(bytes, 5);
+  assert_int_equal(e.kind, ERROR_INPUT);
+  memory_free(path);
 }
 
 // ---- the log
@@ -373,6 +399,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(full_disk_keeps_the_old_content, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(atomic_writers_do_not_mix, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(folders_are_made_once, make_folder, remove_folder),
+      cmocka_unit_test(disk_of_a_path_that_is_not_there_yet),
       cmocka_unit_test(log_is_one_clean_line),
   };
   return cmocka_run_group_tests_name("world", tests, NULL, NULL);

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/curl.h"
 #include "library/fetch.h"
 #if __has_include(<curl/curl.h>)
@@ -109,7 +109,7 @@ static void digest_of(size_t size, unsigned version, char out[65]) {
 static void expect_file(const struct download *d, size_t size, unsigned version) {
   if (d->error.text[0]) print_error("%s\n", d->error.text);
   struct buffer got = {0};
-  assert_true(file_read(d->path, 1 << 24, &got, NULL));
+  assert_true(file_read(world_real(), d->path, 1 << 24, &got, NULL));
   assert_int_equal(got.length, size);
   uint8_t *wanted = memory_new(size);
   fill(wanted, size, version);
@@ -117,8 +117,8 @@ static void expect_file(const struct download *d, size_t size, unsigned version)
   char digest[65];
   fetch_sha256(wanted, size, digest);
   assert_string_equal(d->digest, digest);
-  assert_false(file_exists(d->part));
-  assert_false(file_exists(d->from));
+  assert_false(file_exists(world_real(), d->part));
+  assert_false(file_exists(world_real(), d->from));
   memory_free(wanted);
   buffer_clear(&got);
 }
@@ -128,11 +128,11 @@ static void expect_failure(struct download *d, enum error_kind kind, const char 
   if (d->error.kind != kind || !strstr(d->error.text, words)) print_error("%s\n", d->error.text);
   assert_int_equal(d->error.kind, kind);
   assert_non_null(strstr(d->error.text, words));
-  assert_false(file_exists(d->path));
+  assert_false(file_exists(world_real(), d->path));
 }
 
 static void put_file(const char *path, const void *data, size_t size) {
-  assert_true(file_write_atomic(path, (struct str){data, size}, NULL));
+  assert_true(file_write_atomic(world_real(), path, (struct str){data, size}, NULL));
 }
 
 // Everything that was asked so far.
@@ -311,7 +311,7 @@ static void a_wrong_digest_removes_the_file(void **state) {
   prepare(&d, *state, "plain/2001");
   d.request.sha256 = digest;
   expect_failure(&d, ERROR_INPUT, "SHA-256");
-  assert_false(file_exists(d.part));
+  assert_false(file_exists(world_real(), d.part));
 }
 
 static void addresses_that_cannot_be_reached(void **state) {

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/internal.h"
 
 struct fixture {
@@ -39,7 +39,7 @@ static int tear_down(void **state) {
 }
 
 static void write_file(const char *path, const char *text) {
-  assert_true(file_write_atomic(path, str_of(text), NULL));
+  assert_true(file_write_atomic(world_real(), path, str_of(text), NULL));
 }
 
 // A model as a pull leaves it; its file holds its name.
@@ -47,7 +47,7 @@ static void add_model(const struct fixture *f, const char *name, const char *sou
   char folder[160], path[200];
   snprintf(folder, sizeof folder, "%s/models/%s", f->home, name);
   snprintf(path, sizeof path, "%s/model.gguf", folder);
-  assert_true(file_make_folders(folder, NULL));
+  assert_true(file_make_folders(world_real(), folder, NULL));
   write_file(path, name);
   struct library_model m = {
       .path = path, .source = (char *)(uintptr_t)source, .bytes = strlen(name), .pulled_ms = 7};
@@ -132,9 +132,9 @@ static void the_list_is_sorted_and_counts_what_is_broken(void **state) {
   snprintf(path, sizeof path, "%s/models/rubbish/model.json", f->home);
   write_file(path, "{\"file\": \"../../../etc/passwd\"}");
   snprintf(path, sizeof path, "%s/models/unfinished", f->home);
-  assert_true(file_make_folders(path, NULL));
+  assert_true(file_make_folders(world_real(), path, NULL));
   snprintf(path, sizeof path, "%s/models/.pull/0123", f->home);
-  assert_true(file_make_folders(path, NULL));
+  assert_true(file_make_folders(world_real(), path, NULL));
   assert_true(library_models(f->store, &list, &count, &broken, NULL));
   assert_int_equal(count, 2);
   assert_int_equal(broken, 2);
@@ -191,7 +191,7 @@ static void models_are_found_by_name_file_and_folder(void **state) {
   library_model_clear(&m);
 
   snprintf(path, sizeof path, "%s/folder", f->home);
-  assert_true(file_make_folders(path, NULL));
+  assert_true(file_make_folders(world_real(), path, NULL));
   snprintf(path, sizeof path, "%s/folder/Some-Model.bin", f->home);
   write_file(path, "12345");
   assert_true(library_resolve(f->store, path, &m, NULL));
@@ -254,15 +254,15 @@ static void removing_takes_the_model_and_nothing_else(void **state) {
   add_model(f, "beta", "x");
   assert_true(library_remove(f->store, "alpha", &e));
   snprintf(path, sizeof path, "%s/models/alpha", f->home);
-  assert_false(file_exists(path));
+  assert_false(file_exists(world_real(), path));
   snprintf(path, sizeof path, "%s/models/beta/model.gguf", f->home);
-  assert_true(file_exists(path));
+  assert_true(file_exists(world_real(), path));
   assert_false(library_remove(f->store, "alpha", &e));
   assert_non_null(strstr(e.text, "beta"));
   assert_false(library_remove(f->store, "../models/beta", &e));
   assert_false(library_remove(f->store, path, &e));
   assert_non_null(strstr(e.text, "file of yours"));
-  assert_true(file_exists(path));
+  assert_true(file_exists(world_real(), path));
 }
 
 // ---- the choice among files

@@ -11,7 +11,7 @@
 
 #include <dirent.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "library/internal.h"
 
 #define CORPUS "test/fuzz/corpus/zip"
@@ -60,7 +60,7 @@ static void for_each_sample(const char *prefix,
     char path[512];
     struct buffer bytes = {0};
     snprintf(path, sizeof path, CORPUS "/%s", entry->d_name);
-    assert_true(file_read(path, 1 << 20, &bytes, NULL));
+    assert_true(file_read(world_real(), path, 1 << 20, &bytes, NULL));
     look(entry->d_name, &bytes);
     buffer_clear(&bytes);
     seen++;
@@ -132,7 +132,7 @@ static void a_sink_can_stop(void **state) {
   struct buffer bytes = {0};
   struct library_zip z;
   struct error e = {0};
-  assert_true(file_read(CORPUS "/good-deflated.zip", 1 << 20, &bytes, NULL));
+  assert_true(file_read(world_real(), CORPUS "/good-deflated.zip", 1 << 20, &bytes, NULL));
   assert_true(library_zip_open(&z, bytes_of(&bytes), bytes.length, NULL));
   assert_false(library_zip_unpack(&z, &z.entries[0], refuse, NULL, &e));
   assert_string_equal(e.text, "disk full");

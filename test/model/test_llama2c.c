@@ -81,7 +81,9 @@ static void tell_story(struct model *m, struct buffer *out) {
 static void the_story_is_told_word_for_word(void **state) {
   (void)state;
   struct buffer expected = {0};
-  if (!file_exists(STORY_MODEL) || !file_read(STORY_TEXT, 1 << 16, &expected, NULL)) skip();
+  if (!file_exists(world_real(), STORY_MODEL) ||
+      !file_read(world_real(), STORY_TEXT, 1 << 16, &expected, NULL))
+    skip();
   int told = 0;
   for (int isa = KERNEL_ISA_PORTABLE; isa <= KERNEL_ISA_AVX512; isa++) {
     struct error e = {0};
@@ -154,7 +156,7 @@ static void build_tokenizer(struct buffer *out) {
 
 static void write_file(const char *path, const struct buffer *b) {
   struct error e;
-  if (!file_write_atomic(path, buffer_str(b), &e)) fail_msg("%s", e.text);
+  if (!file_write_atomic(world_real(), path, buffer_str(b), &e)) fail_msg("%s", e.text);
 }
 
 // A folder of its own for the two files, so that the tokenizer is found beside the model.
@@ -168,7 +170,7 @@ static void make_files(struct files *f, const struct buffer *model,
   snprintf(f->folder, sizeof f->folder, "/tmp/motley-test-llama2c.%ld", (long)getpid());
   snprintf(f->model, sizeof f->model, "%s/model.bin", f->folder);
   snprintf(f->tokenizer, sizeof f->tokenizer, "%s/tok300.bin", f->folder);
-  assert_true(file_make_folders(f->folder, &e));
+  assert_true(file_make_folders(world_real(), f->folder, &e));
   write_file(f->model, model);
   write_file(f->tokenizer, tokenizer);
 }

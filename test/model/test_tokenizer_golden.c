@@ -12,7 +12,7 @@
 //
 //   merge LEFT RIGHT   text BYTES with \xNN   pre NAME   ids HASH HASH …
 
-#include "base/world.h"
+#include "base/file.h"
 #include "model/internal.h"
 #include "support/check.h"
 #include "support/vocabulary.h"
@@ -123,7 +123,7 @@ static struct golden *golden_new(void) {
 // Checks the whole file, which has so many hashes, and releases g.
 static void check_file(struct golden *g, const char *path, int hashes) {
   struct error e = {0};
-  if (!file_read(path, 1 << 20, &g->file, &e)) fail_msg("%s", e.text);
+  if (!file_read(world_real(), path, 1 << 20, &g->file, &e)) fail_msg("%s", e.text);
   struct str rest = buffer_str(&g->file);
   while (rest.length) {
     const char *end = memchr(rest.data, '\n', rest.length);
@@ -158,7 +158,7 @@ static void smollm2_ids_equal_llama_cpp(void **state) {
   struct gguf gguf = {0};
   const char *path = getenv("MOTLEY_TEST_MODEL");
   if (!path || !*path) skip();
-  if (!file_map_open(&file, path, &e) ||
+  if (!file_map_open(&file, world_real(), path, &e) ||
       !model_gguf_open(&gguf, (struct str){(const char *)file.data, file.length}, &e))
     fail_msg("%s", e.text);
   const struct gguf_entry *tokens = model_gguf_find(&gguf, "tokenizer.ggml.tokens");
@@ -174,7 +174,7 @@ static void stories_ids_equal_llama_cpp(void **state) {
   (void)state;
   struct error e = {0};
   struct buffer file = {0};
-  if (!file_read("../shared/data/tok512.bin", 1 << 20, &file, &e)) skip();
+  if (!file_read(world_real(), "../shared/data/tok512.bin", 1 << 20, &file, &e)) skip();
   struct tokenizer *t = model_llama2c_tokenizer(buffer_str(&file), 512, &e);
   if (!t) fail_msg("%s", e.text);
   buffer_clear(&file);

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "tokenizer/tokenizer.h"
 
 struct reader {
@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
   struct error e = {0};
   struct file_map file = {0};
   struct tokenizer *t = NULL;
-  if (file_map_open(&file, argv[1], &e))
+  if (file_map_open(&file, world_real(), argv[1], &e))
     t = load((struct str){(const char *)file.data, file.length}, &e);
   file_map_close(&file);
   if (!t) {

@@ -12,10 +12,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "probe/internal.h"
 
 // ---- scenes
@@ -34,9 +33,9 @@ static void scene_write(char root[64], const struct scene_file *files) {
     snprintf(whole, sizeof whole, "%s%s", root, files->path);
     char *slash = strrchr(whole, '/');
     *slash = 0;
-    assert_true(file_make_folders(whole, &e));
+    assert_true(file_make_folders(world_real(), whole, &e));
     *slash = '/';
-    assert_true(file_write_atomic(whole, str_of(files->text), &e));
+    assert_true(file_write_atomic(world_real(), whole, str_of(files->text), &e));
   }
 }
 
@@ -377,28 +376,6 @@ static void cache_is_that_of_the_last_level(void **state) {
   assert_int_equal(probe_cache_bytes("/nowhere"), 0);
 }
 
-// ---- disk
-
-static void disk_of_a_path_that_is_not_there_yet(void **state) {
-  (void)state;
-  struct error e = {0};
-  struct statvfs info;
-  uint64_t bytes = 0, again = 1;
-  assert_true(probe_disk_free("/tmp", &bytes, &e));
-  assert_int_equal(statvfs("/tmp", &info), 0);
-  assert_true(bytes <= (uint64_t)info.f_blocks * info.f_frsize);
-  const char *const paths[] = {
-      "/tmp/no/such/folder/at/all",    "no-such-folder/x", "x", "", "/", "//",
-      "/proc/self/status/not-a-folder"};
-  for (size_t i = 0; i < COUNT_OF(paths); i++) assert_true(probe_disk_free(paths[i], &again, &e));
-  char *path = memset(memory_new(9000), 'a', 8999);
-  bytes = 5;
-  assert_false(probe_disk_free(path, &bytes, &e));
-  assert_int_equal(bytes, 5);
-  assert_int_equal(e.kind, ERROR_INPUT);
-  memory_free(path);
-}
-
 // ---- accelerators
 
 static void cards_are_told_from_other_devices(void **state) {
@@ -455,7 +432,6 @@ int main(void) {
       cmocka_unit_test(cores_follow_the_affinity),
       cmocka_unit_test(names_from_cpuinfo),
       cmocka_unit_test(cache_is_that_of_the_last_level),
-      cmocka_unit_test(disk_of_a_path_that_is_not_there_yet),
   };
   return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 
 #include "base/base.h"
-#include "base/world.h"
+#include "base/file.h"
 #include "support/fuzz.h"
 
 #define VARIANTS 48
@@ -94,7 +94,7 @@ static size_t damage(uint8_t *data, size_t size, uint64_t *seed) {
 static bool replay_file(const char *path) {
   struct error e = {0};
   struct buffer original = {0}, variant = {0};
-  if (!file_read(path, FILE_MAX, &original, &e)) {
+  if (!file_read(world_real(), path, FILE_MAX, &original, &e)) {
     fprintf(stderr, "replay: %s\n", e.text);
     return false;
   }

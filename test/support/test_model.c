@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/world.h"
+#include "base/file.h"
 #include "gguf_writer.h"
 #include "quantise.h"
 
@@ -234,7 +234,7 @@ bool test_model_write(const char *path, const struct test_model_options *o) {
   struct buffer file = {0};
   struct error e;
   test_model_build(o, &file);
-  bool done = file_write_atomic(path, buffer_str(&file), &e);
+  bool done = file_write_atomic(world_real(), path, buffer_str(&file), &e);
   if (!done) fprintf(stderr, "%s\n", e.text);
   buffer_clear(&file);
   return done;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// internal.h: what only the files of src/base share.
+#pragma once
+
+#include "base/world.h"
+
+// The real world's processes (world_process.c), as entries of its table.
+int world_process_pipe(void *context, int handles[2]);
+int world_process_start(void *context, const struct world_program *program);
+int world_process_signal(void *context, int process, int number);
+int world_process_ended(void *context, int process, struct world_exit *out);
