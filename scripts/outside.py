@@ -71,8 +71,6 @@ EXCEPTIONS += [(path, names, MOVES) for path, names in [
     ("src/library/sources.c", "realpath stat"),
     ("src/model/llama2c.c", "opendir readdir closedir"),
     ("src/model/llama_load.c", "madvise"),
-    ("src/net/http.c", "accept4 bind close getaddrinfo getsockname listen open recv send setsockopt shutdown socket"),
-    ("src/net/loop.c", "close epoll_create1 epoll_ctl epoll_wait eventfd read write"),
     ("src/probe/cards.c", "glob"),
 ]]
 

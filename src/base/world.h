@@ -68,6 +68,8 @@ enum world_event {
   WORLD_READABLE = 1,  // data, a connection to accept, the other side's end, a process that ended
   WORLD_WRITABLE = 2,  // room for data; a connect that is over, well or badly
   WORLD_BROKEN = 4,    // an error or a hang-up; comes unasked, or asked for alone
+  WORLD_ENDED = 8,     // the other side sends no more, though bytes may be left to read; only of
+                       // sockets, and only when asked for
 };
 struct world_ready {
   uint32_t events;  // enum world_event
@@ -240,6 +242,10 @@ static inline void world_unmap(const struct world *w, const uint8_t *data, size_
 
 // ---- network
 
+// A numeric host, "127.0.0.1" or "::1"; false for anything else.
+bool world_address_parse(const char *host, uint16_t port, struct world_address *out);
+// "127.0.0.1:8080", "[::1]:8080"
+void world_address_print(const struct world_address *address, char out[WORLD_ADDRESS_TEXT_MAX]);
 // Numeric or by name; returns how many addresses were filled, best first.  May wait for a name
 // server.  -ENOENT: no such name; -EAGAIN: the name server does not answer.
 static inline int world_resolve(const struct world *w, const char *host, uint16_t port,

@@ -421,8 +421,10 @@ static int real_end_write(void *context, int handle) {
 
 static const struct {
   uint32_t world, system;
-} events_table[] = {
-    {WORLD_READABLE, EPOLLIN}, {WORLD_WRITABLE, EPOLLOUT}, {WORLD_BROKEN, EPOLLERR | EPOLLHUP}};
+} events_table[] = {{WORLD_READABLE, EPOLLIN},
+                    {WORLD_WRITABLE, EPOLLOUT},
+                    {WORLD_BROKEN, EPOLLERR | EPOLLHUP},
+                    {WORLD_ENDED, EPOLLRDHUP}};
 
 static uint32_t events_to_system(uint32_t events) {
   uint32_t result = 0;

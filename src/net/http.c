@@ -2,7 +2,7 @@
 //
 // http.c: the HTTP/1.1 server: listening, accepting, and the life of a connection.
 //
-//              first byte              whole request            last byte given to the kernel
+//              first byte              whole request            last byte given to the system
 //     IDLE ───────────────▶ READING ───────────────▶ ANSWERING ───────────────▶ IDLE (keep-alive)
 //      │ idle_ms: closed     │ request_ms: 408        │ write_ms: cut                │ else
 //      │                     │ malformed, too large   ▼ client gone: cut             ▼
@@ -11,7 +11,7 @@
 //
 // One request at a time: bytes of later (pipelined) ones are read ahead up to NET_READ_BYTES and
 // wait.  While ANSWERING nothing is read, so a client cannot fill memory; it is watched for going
-// away by EPOLLRDHUP.
+// away by WORLD_ENDED.
 //
 // A client that closes its sending half while its answer is not complete counts as gone: no client
 // of these APIs half-closes, and a FIN is all that is seen of a user who pressed Ctrl-C.  Answers
@@ -24,26 +24,15 @@
 // Callbacks of the handler run only from connection_turn (the task), deliver, connection_end and
 // where something is refused, never from the functions that the handler itself calls.
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdio.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "net/internal.h"
 
 #define ACCEPTS_PER_TURN 64  // so that open connections get their share
 #define LINGER_MS 2000
-#define REFUSED_EXTRA 64              // connections above the limit that are told so, at a time
-#define UNSENT_IN_KERNEL (128 << 10)  // bytes the kernel may hold unsent for one connection
-#define BACKLOG 1024
-#define ACCEPT_PAUSE_MS 100  // when the kernel has no memory or descriptor for a connection
+#define REFUSED_EXTRA 64     // connections above the limit that are told so, at a time
+#define ACCEPT_PAUSE_MS 100  // when there is no memory or handle for a connection
 
 static const struct net_refusal refusal_slow = {408, "request_timeout",
                                                 "the request did not arrive completely in time"};
@@ -53,10 +42,11 @@ static const struct net_refusal refusal_full = {
 static const struct net_refusal refusal_bodies = {
     503, "out_of_memory", "the server holds too many request bodies at the moment; try again"};
 
-static uint64_t wall_ms(const struct net_listener *n) {
-  const struct world *w = net_loop_world(n->loop);
-  return world_wall_ms(w);
+static const struct world *world_of(const struct net_listener *n) {
+  return net_loop_world(n->loop);
 }
+
+static uint64_t wall_ms(const struct net_listener *n) { return world_wall_ms(world_of(n)); }
 
 // ---- ends
 
@@ -89,7 +79,7 @@ static void connection_end(struct net_connection *c) {
   net_watch_remove(loop, &c->watch);
   net_task_cancel(loop, &c->task);
   net_timer_free(c->timer);
-  close(c->watch.fd);
+  world_close(net_loop_world(loop), c->watch.handle);
   net_parser_clear(&c->parser);
   count_body(c);
   list_remove(c);
@@ -106,15 +96,15 @@ static bool is_reading(const struct net_connection *c) {
   return c->phase == PHASE_IDLE || c->phase == PHASE_READING || c->phase == PHASE_LINGERING;
 }
 
-// Gives the kernel what it takes.  False: the client is gone.  The timer is running exactly while
+// Gives the system what it takes.  False: the client is gone.  The timer is running exactly while
 // bytes wait, and starts again whenever the client took some.
 static bool send_some(struct net_connection *c) {
   size_t before = c->out_at;
   assert(c->out_at <= c->out.length);
   while (net_connection_unsent(c)) {
-    ssize_t n = send(c->watch.fd, c->out.data + c->out_at, net_connection_unsent(c), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
+    int64_t n = world_write(world_of(c->listener), c->watch.handle, c->out.data + c->out_at,
+                            net_connection_unsent(c));
+    if (n == -EAGAIN) break;
     if (n < 0) return false;
     c->out_at += (size_t)n;
   }
@@ -136,9 +126,9 @@ static void compact(struct net_connection *c) {
 }
 
 static void watch_as_needed(struct net_connection *c) {
-  uint32_t events = c->half_closed ? 0 : EPOLLRDHUP;
-  if (net_connection_unsent(c)) events |= EPOLLOUT;
-  if (is_reading(c)) events |= EPOLLIN;
+  uint32_t events = c->half_closed ? WORLD_BROKEN : WORLD_ENDED;
+  if (net_connection_unsent(c)) events |= WORLD_WRITABLE;
+  if (is_reading(c)) events |= WORLD_READABLE;
   net_watch_change(c->listener->loop, &c->watch, events);
 }
 
@@ -218,8 +208,8 @@ static void feed_ahead(struct net_connection *c) {
 // One read a turn.  False: the connection is over.
 static bool read_some(struct net_connection *c) {
   char *bytes = net_loop_scratch(c->listener->loop);
-  ssize_t n = recv(c->watch.fd, bytes, NET_READ_BYTES, 0);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  int64_t n = world_read(world_of(c->listener), c->watch.handle, bytes, NET_READ_BYTES);
+  if (n < 0) return n == -EAGAIN;
   if (c->phase == PHASE_LINGERING || n == 0) return n > 0;
   size_t taken = feed(c, bytes, (size_t)n);
   if (c->phase == PHASE_ANSWERING) buffer_add(&c->ahead, bytes + taken, (size_t)n - taken);
@@ -234,23 +224,23 @@ static bool has_left(const struct net_connection *c) {
 // close: a request and the FIN behind it often arrive together, and the request still counts.
 static void connection_ready(void *context, uint32_t events) {
   struct net_connection *c = context;
-  if (events & (EPOLLERR | EPOLLHUP)) return connection_end(c);
-  if ((events & EPOLLIN) && is_reading(c) && !read_some(c)) return connection_end(c);
-  if (events & EPOLLRDHUP) c->half_closed = true;
+  if (events & WORLD_BROKEN) return connection_end(c);
+  if ((events & WORLD_READABLE) && is_reading(c) && !read_some(c)) return connection_end(c);
+  if (events & WORLD_ENDED) c->half_closed = true;
   if (has_left(c)) return connection_end(c);
-  if (events & EPOLLOUT) net_task_queue(c->listener->loop, &c->task);
+  if (events & WORLD_WRITABLE) net_task_queue(c->listener->loop, &c->task);
   watch_as_needed(c);
 }
 
 // ---- a turn: everything that can happen after bytes were queued or sent
 
 static void linger(struct net_connection *c) {
-  shutdown(c->watch.fd, SHUT_WR);
+  world_end_write(world_of(c->listener), c->watch.handle);
   enter(c, PHASE_LINGERING);
   watch_as_needed(c);
 }
 
-// The answer is with the kernel.  A kept connection goes on with what was read ahead, which may
+// The answer is with the system.  A kept connection goes on with what was read ahead, which may
 // hand the next request over at once.
 static void finish_exchange(struct net_connection *c) {
   bool keep = c->parser.keep_alive;
@@ -297,19 +287,6 @@ static void connection_late(void *context) {
 
 // ---- accepting
 
-static void print_peer(const struct sockaddr *address, socklen_t length, char *out, size_t size) {
-  char host[48] = "?", port[8] = "?";
-  getnameinfo(address, length, host, sizeof host, port, sizeof port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  snprintf(out, size, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-}
-
-static void set_socket_options(int fd) {
-  int on = 1, unsent = UNSENT_IN_KERNEL;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-}
-
 static void list_add(struct net_listener *n, struct net_connection *c) {
   c->listener = n;
   c->next = n->first;
@@ -318,11 +295,11 @@ static void list_add(struct net_listener *n, struct net_connection *c) {
   n->connections++;
 }
 
-// NULL when the kernel will not watch one more descriptor; the caller closes it.
-static struct net_connection *connection_new(struct net_listener *n, int fd) {
+// NULL when the world will not watch one more handle; the caller closes it.
+static struct net_connection *connection_new(struct net_listener *n, int handle) {
   struct net_connection *c = memory_new(sizeof *c);
-  c->watch = (struct net_watch){.fd = fd, .ready = connection_ready, .context = c};
-  if (!net_watch_add(n->loop, &c->watch, EPOLLIN | EPOLLRDHUP)) {
+  c->watch = (struct net_watch){.handle = handle, .ready = connection_ready, .context = c};
+  if (net_watch_add(n->loop, &c->watch, WORLD_READABLE | WORLD_ENDED) < 0) {
     memory_free(c);
     return NULL;
   }
@@ -335,65 +312,66 @@ static struct net_connection *connection_new(struct net_listener *n, int fd) {
 }
 
 // Connections above the limit are taken too, a few at a time, to be told why they get no answer.
-static void welcome(struct net_listener *n, int fd, const struct sockaddr *address,
-                    socklen_t length) {
+static void welcome(struct net_listener *n, int handle, const struct world_address *peer) {
   struct net_connection *c = NULL;
-  set_socket_options(fd);
-  if (n->connections < n->limits.connections + REFUSED_EXTRA) c = connection_new(n, fd);
+  if (n->connections < n->limits.connections + REFUSED_EXTRA) c = connection_new(n, handle);
   if (!c) {
-    close(fd);
+    world_close(world_of(n), handle);
     return;
   }
-  print_peer(address, length, c->peer, sizeof c->peer);
+  world_address_print(peer, c->peer);
   if (n->connections > n->limits.connections) refuse(c, &refusal_full);
 }
 
-// No descriptor is left.  Giving up the spare one lets a client in to be told.  False: not even
-// that worked.
-static bool refuse_without_descriptor(struct net_listener *n) {
+// A handle that costs next to nothing: the root folder, which every world has.
+static int open_spare(const struct world *w) {
+  return world_open(w, "/", WORLD_READ | WORLD_FOLDER);
+}
+
+// No handle is left.  Giving up the spare one lets a client in to be told.  False: not even that
+// worked.
+static bool refuse_without_handle(struct net_listener *n) {
+  const struct world *w = world_of(n);
   struct buffer out = {0};
-  if (n->spare_fd >= 0) close(n->spare_fd);
-  int fd = accept4(n->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  bool empty = fd < 0 && errno == EAGAIN;
-  if (fd >= 0) {
+  if (n->spare >= 0) world_close(w, n->spare);
+  int handle = world_accept(w, n->watch.handle, NULL);
+  if (handle >= 0) {
     net_response_write_refusal(&n->handler, STR(""), &refusal_full, true, wall_ms(n), &out);
-    if (send(fd, out.data, out.length, MSG_NOSIGNAL) > 0) shutdown(fd, SHUT_WR);
-    while (recv(fd, net_loop_scratch(n->loop), NET_READ_BYTES, 0) > 0) continue;
-    close(fd);
+    if (world_write(w, handle, out.data, out.length) > 0) world_end_write(w, handle);
+    while (world_read(w, handle, net_loop_scratch(n->loop), NET_READ_BYTES) > 0) continue;
+    world_close(w, handle);
   }
   buffer_clear(&out);
-  n->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  return fd >= 0 || empty;
+  n->spare = open_spare(w);
+  return handle >= 0 || handle == -EAGAIN;
 }
 
 static void listener_resume(void *context) {
   struct net_listener *n = context;
-  net_watch_change(n->loop, &n->watch, EPOLLIN);
+  net_watch_change(n->loop, &n->watch, WORLD_READABLE);
 }
 
-// A listening socket stays readable while its clients wait, so a loop that cannot take them would
+// A listening handle stays readable while its clients wait, so a loop that cannot take them would
 // spin.
 static void listener_pause(struct net_listener *n) {
-  net_watch_change(n->loop, &n->watch, 0);
+  net_watch_change(n->loop, &n->watch, WORLD_BROKEN);
   net_timer_set(n->pause, ACCEPT_PAUSE_MS);
 }
 
-// The listening socket is level-triggered: what is left over comes back in the next turn.
+// Clients left over come back in the next turn: the watch is level-triggered.
 static void listener_ready(void *context, uint32_t events) {
   struct net_listener *n = context;
   (void)events;
   for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-    struct sockaddr_storage address;
-    struct sockaddr *a = (struct sockaddr *)&address;
-    socklen_t length = sizeof address;
-    int fd = accept4(n->watch.fd, a, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0) {
-      welcome(n, fd, a, length);
-    } else if (errno == EMFILE || errno == ENFILE) {
-      if (!refuse_without_descriptor(n)) return listener_pause(n);
-    } else if (errno == ENOBUFS || errno == ENOMEM) {
+    struct world_address peer;
+    int handle = world_accept(world_of(n), n->watch.handle, &peer);
+    if (handle >= 0) {
+      welcome(n, handle, &peer);
+    } else if (handle == -EMFILE || handle == -ENFILE) {
+      if (!refuse_without_handle(n)) return listener_pause(n);
+    } else if (handle == -ENOBUFS || handle == -ENOMEM) {
       return listener_pause(n);
-    } else if (errno == EAGAIN) {
+    } else if (handle == -EAGAIN) {
       return;  // other errors are those of one client that is gone already
     }
   }
@@ -402,7 +380,7 @@ static void listener_ready(void *context, uint32_t events) {
 // ---- listening
 
 // The reasons people meet, each with what to do; anything else in the system's own words.
-static bool bind_error(struct error *e, const char *where, int why) {
+static bool listen_error(struct error *e, const char *where, int why) {
   if (why == EADDRINUSE)
     return error_set(
         e, ERROR_SYSTEM,
@@ -419,43 +397,23 @@ static bool bind_error(struct error *e, const char *where, int why) {
 }
 
 // Numeric addresses only: looking names up would block, and could ask the network.
-static struct addrinfo *resolve(const char *address, int port, struct error *e) {
-  char service[8];
-  struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-                           .ai_socktype = SOCK_STREAM};
-  struct addrinfo *found = NULL;
-  snprintf(service, sizeof service, "%u", (unsigned)port & 0xFFFF);
+static bool read_address(const char *address, int port, struct world_address *out,
+                         struct error *e) {
   if (port < 0 || port > 65535)
-    error_set(e, ERROR_INPUT, "port %d is not a port: choose 0 to 65535", port);
-  else if (getaddrinfo(address, service, &hints, &found) != 0)
-    error_set(e, ERROR_INPUT, "\"%s\" is not an IPv4 or IPv6 address such as 127.0.0.1", address);
-  return found;
+    return error_set(e, ERROR_INPUT, "port %d is not a port: choose 0 to 65535", port);
+  if (world_address_parse(address, (uint16_t)port, out)) return true;
+  return error_set(e, ERROR_INPUT, "\"%s\" is not an IPv4 or IPv6 address such as 127.0.0.1",
+                   address);
 }
 
-// SO_REUSEADDR lets a restarted server have its port back at once; a port that another program
-// listens on stays refused.
-static int open_socket(const char *address, int port, struct error *e) {
-  struct addrinfo *where = resolve(address, port, e);
-  if (!where) return -1;
-  char text[64];
-  int on = 1, fd = socket(where->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  print_peer(where->ai_addr, where->ai_addrlen, text, sizeof text);
-  if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (fd < 0 || bind(fd, where->ai_addr, where->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
-    bind_error(e, text, errno);
-    if (fd >= 0) close(fd);
-    fd = -1;
-  }
-  freeaddrinfo(where);
-  return fd;
-}
-
-static int bound_port(int fd) {
-  struct sockaddr_storage address = {0};
-  socklen_t length = sizeof address;
-  getsockname(fd, (struct sockaddr *)&address, &length);
-  return address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
-                                       : ntohs(((struct sockaddr_in *)&address)->sin_port);
+// The handle, with the port that was taken in *where; -1 with *e filled.
+static int open_listening(const struct world *w, struct world_address *where, struct error *e) {
+  char text[WORLD_ADDRESS_TEXT_MAX];
+  world_address_print(where, text);
+  int handle = world_listen(w, where);
+  if (handle >= 0) return handle;
+  listen_error(e, text, -handle);
+  return -1;
 }
 
 // The numbers promised in net.h.
@@ -472,23 +430,26 @@ static struct net_http_limits with_defaults(const struct net_http_limits *given)
   return l;
 }
 
-// The port is asked of the socket, not taken from the argument, which may be 0.  A spare descriptor
-// that cannot be had is no error: only refuse_without_descriptor misses it.
+// A spare handle that cannot be had is no error: only refuse_without_handle misses it.
 struct net_listener *net_http_listen(struct net_loop *l, const char *address, int port,
                                      const struct net_http_limits *limits,
                                      const struct net_http_handler *handler, struct error *e) {
-  int fd = open_socket(address, port, e);
-  if (fd < 0) return NULL;
+  const struct world *w = net_loop_world(l);
+  struct world_address where;
+  if (!read_address(address, port, &where, e)) return NULL;
+  int handle = open_listening(w, &where, e);
+  if (handle < 0) return NULL;
   struct net_listener *n = memory_new(sizeof *n);
   *n = (struct net_listener){.loop = l,
                              .limits = with_defaults(limits),
                              .handler = *handler,
-                             .spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC),
-                             .port = bound_port(fd)};
-  n->watch = (struct net_watch){.fd = fd, .ready = listener_ready, .context = n};
+                             .spare = open_spare(w),
+                             .port = where.port};
+  n->watch = (struct net_watch){.handle = handle, .ready = listener_ready, .context = n};
   n->pause = net_timer_new(l, listener_resume, n);
-  if (net_watch_add(l, &n->watch, EPOLLIN)) return n;
-  error_set_errno(e, errno, "cannot watch the listening socket");
+  int code = net_watch_add(l, &n->watch, WORLD_READABLE);
+  if (code >= 0) return n;
+  error_set_errno(e, -code, "cannot watch the listening socket");
   net_http_close(n);
   return NULL;
 }
@@ -499,9 +460,9 @@ int net_http_port(const struct net_listener *n) { return n->port; }
 void net_http_close(struct net_listener *n) {
   if (!n) return;
   net_watch_remove(n->loop, &n->watch);
-  close(n->watch.fd);
+  world_close(world_of(n), n->watch.handle);
   while (n->first) connection_end(n->first);
-  if (n->spare_fd >= 0) close(n->spare_fd);
+  if (n->spare >= 0) world_close(world_of(n), n->spare);
   net_timer_free(n->pause);
   memory_free(n);
 }

@@ -84,8 +84,7 @@ static bool header_value(struct str line, struct str name, struct str *value) {
   return true;
 }
 
-// Steps through the lines of the head; *at starts at 0 and the first line given is the request
-// line.
+// Steps through the lines of a head; *at starts at 0.  False at the blank line and at the end.
 static bool next_line(struct str head, size_t *at, struct str *line) {
   const char *start = head.data + *at, *end = memchr(start, '\n', head.length - *at);
   if (!end || end - start < 2) return false;
@@ -94,17 +93,23 @@ static bool next_line(struct str head, size_t *at, struct str *line) {
   return true;
 }
 
-// Counts the headers of that name, so that callers can refuse doubles; *first is "" when there is
-// none.
-static int find_header(const struct net_parser *p, const char *name, struct str *first) {
-  struct str head = buffer_str(&p->head), line, value, wanted = str_of(name);
+int net_header_find(struct str lines, const char *lower_case_name, struct str *first) {
+  struct str line, value, wanted = str_of(lower_case_name);
   size_t at = 0;
   int found = 0;
   *first = STR("");
-  if (!head.length || !next_line(head, &at, &line)) return 0;
-  while (next_line(head, &at, &line))
+  while (lines.length && next_line(lines, &at, &line))
     if (header_value(line, wanted, &value) && found++ == 0) *first = value;
   return found;
+}
+
+// The count lets callers refuse doubles.
+static int find_header(const struct net_parser *p, const char *name, struct str *first) {
+  struct str head = buffer_str(&p->head), line;
+  size_t at = 0;
+  *first = STR("");
+  if (!head.length || !next_line(head, &at, &line)) return 0;
+  return net_header_find((struct str){head.data + at, head.length - at}, name, first);
 }
 
 struct str net_parser_header(const struct net_parser *p, const char *lower_case_name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// internal.h: what the files of src/net share: watching descriptors and deferring work on the loop
+// internal.h: what the files of src/net share: watching handles and deferring work on the loop
 // (loop.c), cutting bytes into requests (http_parse.c), and writing heads of responses
 // (http_response.c).  http.c puts them together.
 #pragma once
@@ -14,19 +14,18 @@
 
 // ---- loop.c
 
-// A descriptor whose readiness calls ready(context, epoll events).  Owned by the caller, who
-// removes it before closing the descriptor; after removal ready is not called again, not even for
+// A handle whose readiness calls ready(context, events of enum world_event).  Owned by the caller,
+// who removes it before closing the handle; after removal ready is not called again, not even for
 // events already fetched.
 struct net_watch {
-  int fd;
-  uint32_t events;  // EPOLLIN | …, as last told to the kernel
+  int handle;
+  uint32_t events;  // as last told to the world; 0 = not watched
   void (*ready)(void *context, uint32_t events);
   void *context;
 };
-// events: EPOLLIN | …, level-triggered; errors and hang-ups come unasked.  False, with errno, when
-// the kernel has no room for one more.
-bool net_watch_add(struct net_loop *l, struct net_watch *w, uint32_t events);
-// No system call when they are what they were.
+// events: of enum world_event, not 0.  0, or -errno when the world has no room for one more.
+int net_watch_add(struct net_loop *l, struct net_watch *w, uint32_t events);
+// Likewise; the world is not asked when they are what they were.
 void net_watch_change(struct net_loop *l, struct net_watch *w, uint32_t events);
 // Allowed inside any callback, its own included.
 void net_watch_remove(struct net_loop *l, struct net_watch *w);
@@ -50,6 +49,10 @@ const struct world *net_loop_world(const struct net_loop *l);  // never NULL
 char *net_loop_scratch(struct net_loop *l);
 
 // ---- http_parse.c
+
+// Counts the lines "Name: value CRLF" of that name; *first is the value of the first, without white
+// space around it, "" when there is none.
+int net_header_find(struct str lines, const char *lower_case_name, struct str *first);
 
 enum net_parser_state {
   PARSER_HEAD,   // inside the request line or the headers
@@ -140,9 +143,9 @@ struct net_connection {
   struct buffer ahead;  // bytes read beyond the current request
   size_t ahead_at;      // of them, taken by the parser
   struct buffer out;    // response bytes
-  size_t out_at;        // of them, given to the kernel
+  size_t out_at;        // of them, given to the world
   struct net_exchange exchange;
-  char peer[64];  // "127.0.0.1:51234"
+  char peer[WORLD_ADDRESS_TEXT_MAX];  // "127.0.0.1:51234"
 };
 
 struct net_listener {
@@ -151,12 +154,12 @@ struct net_listener {
   struct net_http_handler handler;
   struct net_watch watch;
   struct net_timer *pause;  // set while accepting is suspended
-  int spare_fd;             // closed to make room for one accept when descriptors run out
+  int spare;                // a handle closed to make room for one accept when they run out; or -1
   int port;
   int connections;      // open ones, lingering included
   size_t bodies_bytes;  // what the bodies of all their requests take
   struct net_connection *first;
 };
 
-// Response bytes that the kernel has not taken yet.
+// Response bytes that the world has not taken yet.
 size_t net_connection_unsent(const struct net_connection *c);

@@ -1,39 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// loop.c: one thread that waits for descriptors, timers and posted calls, and runs what they ask
-// for.
+// loop.c: one thread that waits for handles, timers and posted calls, and runs what they ask for.
 //
 // One turn of the loop:
 //
-//   epoll_wait ──▶ ready descriptors ──▶ posted calls ──▶ due timers ──▶ tasks ──▶ again
-//       ▲                                                                            │
-//       └── sleeps until the next timer, a descriptor, or the wake-up eventfd ◀──────┘
+//   world_wait ──▶ ready handles ──▶ posted calls ──▶ due timers ──▶ tasks ──▶ again
+//       ▲                                                                        │
+//       └── sleeps until the next timer, a ready handle, or world_wake ◀─────────┘
 //
 // Timers sit in a binary heap ordered by (deadline, order of setting), each knowing its place, so
 // setting and cancelling cost O(log n) and equal deadlines fire in order: a run under a simulated
 // world replays exactly.  Posts are a vector under a lock; the loop swaps it out whole.  Tasks are
-// a list touched by the loop's thread only.  Events of one epoll_wait may belong to watches that an
+// a list touched by the loop's thread only.  Events of one wait may belong to watches that an
 // earlier event of the same batch removed; removal therefore blanks them in the batch.
 
 #include <assert.h>
-#include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "net/internal.h"
 
-#define EVENTS_MAX 256  // fetched by one epoll_wait
+#define EVENTS_MAX 256  // fetched by one wait
 #define NOT_SET SIZE_MAX
 
 struct net_timer {
   struct net_loop *loop;
   void (*function)(void *context);
   void *context;
-  uint64_t deadline_ns;  // of world->monotonic_ns
+  uint64_t deadline_ns;  // of world_monotonic_ns
   uint64_t order;        // of setting, breaks ties
   size_t place;          // index in the heap, or NOT_SET
 };
@@ -49,8 +43,7 @@ struct post_list {
 
 struct net_loop {
   const struct world *world;
-  int epoll_fd;
-  struct net_watch wake;  // an eventfd: something was posted, or stop
+  int poller;  // woken when something was posted, and to stop
   atomic_bool stopping;
   pthread_mutex_t lock;
   struct post_list posted;   // guarded by lock
@@ -59,36 +52,37 @@ struct net_loop {
   size_t timers, heap_capacity;
   uint64_t timer_order;
   struct net_task *first, *last;
-  struct epoll_event events[EVENTS_MAX];
+  struct world_ready events[EVENTS_MAX];
   int event_count, event_at;
   char scratch[NET_READ_BYTES];
 };
 
 // ---- watches
 
-bool net_watch_add(struct net_loop *l, struct net_watch *w, uint32_t events) {
-  struct epoll_event event = {.events = events, .data.ptr = w};
+int net_watch_add(struct net_loop *l, struct net_watch *w, uint32_t events) {
+  assert(events != 0);
   w->events = events;
-  return epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, w->fd, &event) == 0;
+  return world_poller_set(l->world, l->poller, w->handle, events, w);
 }
 
+// A change cannot fail for a handle that is watched already.
 void net_watch_change(struct net_loop *l, struct net_watch *w, uint32_t events) {
-  struct epoll_event event = {.events = events, .data.ptr = w};
+  assert(w->events != 0 && events != 0);
   if (w->events == events) return;
   w->events = events;
-  epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, w->fd,
-            &event);  // cannot fail for a descriptor that is there
+  world_poller_set(l->world, l->poller, w->handle, events, w);
 }
 
 void net_watch_remove(struct net_loop *l, struct net_watch *w) {
-  epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+  world_poller_set(l->world, l->poller, w->handle, 0, NULL);
+  w->events = 0;
   for (int i = l->event_at + 1; i < l->event_count; i++)
-    if (l->events[i].data.ptr == w) l->events[i].data.ptr = NULL;
+    if (l->events[i].data == w) l->events[i].data = NULL;
 }
 
 static void run_events(struct net_loop *l) {
   for (l->event_at = 0; l->event_at < l->event_count; l->event_at++) {
-    struct net_watch *w = l->events[l->event_at].data.ptr;
+    struct net_watch *w = l->events[l->event_at].data;
     if (w) w->ready(w->context, l->events[l->event_at].events);
   }
   l->event_count = 0;
@@ -167,7 +161,7 @@ void net_timer_free(struct net_timer *t) {
   memory_free(t);
 }
 
-// Timers set by a timer wait for the next turn even when already due, so that descriptors get their
+// Timers set by a timer wait for the next turn even when already due, so that handles get their
 // share.
 static void run_timers(struct net_loop *l) {
   uint64_t now = world_monotonic_ns(l->world), limit = l->timer_order;
@@ -178,15 +172,12 @@ static void run_timers(struct net_loop *l) {
   }
 }
 
-// Milliseconds to sleep for epoll_wait, rounded up so that a timer is never found a little early;
-// -1 = for ever.
-static int sleep_ms(const struct net_loop *l) {
+// How long the next wait may take.
+static uint64_t sleep_ns(const struct net_loop *l) {
   if (l->first) return 0;
-  if (!l->timers) return -1;
+  if (!l->timers) return WORLD_FOREVER;
   uint64_t now = world_monotonic_ns(l->world), deadline = l->heap[0]->deadline_ns;
-  if (deadline <= now) return 0;
-  uint64_t ms = (deadline - now + 999999u) / 1000000u;
-  return ms > INT_MAX ? INT_MAX : (int)ms;
+  return deadline > now ? deadline - now : 0;
 }
 
 // ---- tasks
@@ -230,19 +221,6 @@ static void run_tasks(struct net_loop *l) {
 
 // ---- posts
 
-static void wake_up(struct net_loop *l) {
-  uint64_t one = 1;
-  // Fails only when 2^64-2 wake-ups are pending, and then the loop is awake anyhow.
-  if (write(l->wake.fd, &one, sizeof one) < 0) return;
-}
-
-static void woken(void *context, uint32_t events) {
-  struct net_loop *l = context;
-  uint64_t count;
-  (void)events;
-  if (read(l->wake.fd, &count, sizeof count) < 0) return;
-}
-
 // Only the first post of a turn wakes the loop; the others ride along, whatever their number.
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context) {
   pthread_mutex_lock(&l->lock);
@@ -254,7 +232,7 @@ void net_loop_post(struct net_loop *l, void (*function)(void *context), void *co
   p->items[p->count++] = (struct post){function, context};
   bool first = p->count == 1;
   pthread_mutex_unlock(&l->lock);
-  if (first) wake_up(l);
+  if (first) world_wake(l->world, l->poller);
 }
 
 // The lock is held for the swap alone: a posted call may post again, and lands in the next turn.
@@ -271,27 +249,21 @@ static void run_posts(struct net_loop *l) {
 
 // ---- the loop
 
-// On failure net_loop_free takes what half exists; descriptors not opened are -1.
 struct net_loop *net_loop_new(const struct world *world, struct error *e) {
   struct net_loop *l = memory_new(sizeof *l);
   l->world = world ? world : world_real();
   pthread_mutex_init(&l->lock, NULL);
-  l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  l->wake = (struct net_watch){
-      .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), .ready = woken, .context = l};
-  if (l->epoll_fd < 0 || l->wake.fd < 0 || !net_watch_add(l, &l->wake, EPOLLIN)) {
-    error_set_errno(e, errno, "cannot create an event loop");
-    net_loop_free(l);
-    return NULL;
-  }
-  return l;
+  l->poller = world_poller(l->world);
+  if (l->poller >= 0) return l;
+  error_set_errno(e, -l->poller, "cannot create an event loop");
+  net_loop_free(l);
+  return NULL;
 }
 
 // Posts still waiting are dropped: what they would have touched is gone or going.
 void net_loop_free(struct net_loop *l) {
   if (!l) return;
-  if (l->epoll_fd >= 0) close(l->epoll_fd);
-  if (l->wake.fd >= 0) close(l->wake.fd);
+  if (l->poller >= 0) world_close(l->world, l->poller);
   pthread_mutex_destroy(&l->lock);
   memory_free(l->posted.items);
   memory_free(l->running.items);
@@ -303,11 +275,9 @@ void net_loop_free(struct net_loop *l) {
 // way).
 bool net_loop_run(struct net_loop *l, struct error *e) {
   while (!atomic_exchange(&l->stopping, false)) {
-    l->event_count = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, sleep_ms(l));
-    if (l->event_count < 0 && errno != EINTR) {
-      l->event_count = 0;
-      return error_set_errno(e, errno, "waiting for network events failed");
-    }
+    int count = world_wait(l->world, l->poller, l->events, EVENTS_MAX, sleep_ns(l));
+    if (count < 0) return error_set_errno(e, -count, "waiting for network events failed");
+    l->event_count = count;
     run_events(l);
     run_posts(l);
     run_timers(l);
@@ -317,10 +287,8 @@ bool net_loop_run(struct net_loop *l, struct error *e) {
 }
 
 void net_loop_stop(struct net_loop *l) {
-  int kept = errno;  // a signal handler must not change it
   atomic_store(&l->stopping, true);
-  wake_up(l);
-  errno = kept;
+  world_wake(l->world, l->poller);
 }
 
 const struct world *net_loop_world(const struct net_loop *l) { return l->world; }

@@ -23,7 +23,7 @@
 
 struct net_loop;
 // world: clocks for timers and the Date header, borrowed; NULL = the real one.  ERROR_SYSTEM when
-// no descriptor is left for it.
+// no handle is left for it.
 struct net_loop *net_loop_new(const struct world *world, struct error *e);
 // Timers and listeners must have been freed, and no other thread may post or stop any more.  Calls
 // that were posted and not made are dropped.
@@ -75,7 +75,7 @@ struct net_http_handler {
   void (*closed)(void *context, struct net_exchange *x, bool gone);
   // A refusal goes out, and its connection ends with it; no other callback comes for it.  Appends
   // the body (it is not sent in answer to HEAD) and returns the header lines that belong to it, as
-  // for net_http_respond; both are copied.  peer: "127.0.0.1:51234", or "" when no descriptor was
+  // for net_http_respond; both are copied.  peer: "127.0.0.1:51234", or "" when no handle was
   // left and the client was let in only to be told so.  NULL: the body is the text as text/plain.
   const char *(*refused)(void *context, struct str peer, const struct net_refusal *why,
                          struct buffer *body);
@@ -120,6 +120,6 @@ void net_http_begin(struct net_exchange *x, int status, const char *headers);
 // True while more is welcome; false when write_high is passed: stop until `drained` (the bytes are
 // still taken).
 bool net_http_write(struct net_exchange *x, struct str data);
-// The stream is complete; `closed` comes once its last byte is with the kernel.  Does nothing
+// The stream is complete; `closed` comes once its last byte is with the system.  Does nothing
 // unless it was begun and not ended.
 void net_http_end(struct net_exchange *x);
