@@ -229,7 +229,7 @@ static void connection_ready(void *context, uint32_t events) {
   if (events & WORLD_ENDED) c->half_closed = true;
   if (has_left(c)) return connection_end(c);
   if (events & WORLD_WRITABLE) net_task_queue(c->listener->loop, &c->task);
-  watch_as_needed(c);
+  if (!c->task.queued) watch_as_needed(c);  // else the task does, once all is sent
 }
 
 // ---- a turn: everything that can happen after bytes were queued or sent
