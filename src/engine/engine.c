@@ -72,6 +72,8 @@ struct engine *engine_new_backend(const struct engine_backend *backend,
   en->backend = *backend;
   en->limits = limits;
   en->world = options->world ? options->world : world_real();
+  en->call_awake = options->wake;
+  en->call_context = options->wake_context;
   pthread_mutex_init(&en->lock, NULL);
   pthread_cond_init(&en->wake, NULL);
   pthread_cond_init(&en->quiet, NULL);
@@ -107,6 +109,7 @@ int engine_context(const struct engine *en) { return en->limits.context; }
 // ---- submitting
 
 void engine_wake(struct engine *en) {
+  if (!en->awake && en->call_awake) en->call_awake(en->call_context);
   en->awake = true;
   pthread_cond_signal(&en->wake);
 }

@@ -31,6 +31,11 @@ struct engine_options {
   int queue;        // requests beyond `sequences` before ERROR_BUSY; 0 = 256
   int step_tokens;  // tokens per forward pass, <= MODEL_BATCH_MAX; 0 = that
   const struct world *world;
+  // Called when engine_step has something to look at: for who steps by hand, such as an event loop.
+  // Once until the next step begins; from any thread, with the engine's lock held, so it must not
+  // call the engine.  May be NULL.
+  void (*wake)(void *context);
+  void *wake_context;
 };
 
 struct engine_sampling {

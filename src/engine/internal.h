@@ -246,6 +246,8 @@ struct engine {
   struct engine_backend backend;
   struct engine_limits limits;
   const struct world *world;
+  void (*call_awake)(void *context);  // engine_options.wake; may be NULL
+  void *call_context;
   struct kernel_cache cache;
   struct page_pool pool;
   struct sampler sampler;

@@ -69,6 +69,37 @@ static int drain(struct engine *en, struct engine_stream *s, int32_t *ids,
   }
 }
 
+// ---- who steps by hand is told when
+
+static void count_wake(void *context) { ++*(int *)context; }
+
+static void a_wake_comes_once_until_the_next_step(void **state) {
+  (void)state;
+  struct fixture f;
+  int wakes = 0;
+  int32_t ids[4], out[200];
+  struct engine_event event;
+  struct engine *en =
+      start(&f, (struct engine_options){.wake = count_wake, .wake_context = &wakes}, 32);
+  assert_int_equal(wakes, 0);
+  struct engine_stream *a = submit(en, greedy(prompt_of(ids, 4), 4, 200));
+  struct engine_stream *b = submit(en, greedy(ids, 4, 2));
+  assert_int_equal(wakes, 1);
+  engine_step(en);
+  assert_int_equal(wakes, 1);
+  engine_stream_free(b);  // cancelled: a step has to take it out
+  assert_int_equal(wakes, 2);
+  while (engine_step(en)) continue;  // until the ring of `a` is full
+  assert_int_equal(wakes, 2);
+  while (wakes == 2 && engine_stream_next(a, &event)) continue;  // there is room again
+  assert_int_equal(wakes, 3);
+  drain(en, a, out, &event);
+  wakes = 0;
+  engine_stop(en);
+  assert_int_equal(wakes, 1);
+  engine_free(en);
+}
+
 // ---- refusals
 
 struct refusal {
@@ -567,6 +598,7 @@ static void figures_tell_speed_and_forget_it(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_wake_comes_once_until_the_next_step),
       cmocka_unit_test(bad_requests_name_the_field),
       cmocka_unit_test(no_context_longer_than_the_models_is_advised),
       cmocka_unit_test(full_queue_is_busy),
