@@ -20,12 +20,15 @@
 struct work {
   pthread_mutex_t lock;
   pthread_cond_t arrived;  // a job waits, or stop is set
+  pthread_cond_t ended;    // a job is done
   struct work_job *first, *last;
   int most_waiting;
   bool stop;
   struct work_stats stats;
   int started;  // threads that exist; at most stats.threads
+  int places;   // of `running` that a thread has taken
   pthread_t threads[WORK_THREADS_MAX];
+  struct work_job *running[WORK_THREADS_MAX];  // what each thread does now, or NULL
 };
 
 // ---- the list.  Under the lock.
@@ -58,25 +61,29 @@ static void list_remove(struct work *w, struct work_job *job) {
 
 // ---- the threads
 
-// Called and returns with the lock held.
-static void run_job(struct work *w, struct work_job *job) {
+// Called and returns with the lock held.  place: where work_finish looks for it, or NULL.
+static void run_job(struct work *w, struct work_job *job, struct work_job **place) {
   w->stats.running++;
+  if (place) *place = job;
   pthread_mutex_unlock(&w->lock);
   job->run(job->context);
   pthread_mutex_lock(&w->lock);
+  if (place) *place = NULL;
   w->stats.running--;
   w->stats.done++;
+  pthread_cond_broadcast(&w->ended);
 }
 
 static void *serve(void *context) {
   struct work *w = context;
   pthread_mutex_lock(&w->lock);
+  struct work_job **place = &w->running[w->places++];
   for (;;) {
     while (!w->first && !w->stop) pthread_cond_wait(&w->arrived, &w->lock);
     if (w->stop) break;
     struct work_job *job = w->first;
     list_remove(w, job);
-    run_job(w, job);
+    run_job(w, job, place);
   }
   pthread_mutex_unlock(&w->lock);
   return NULL;
@@ -112,6 +119,7 @@ struct work *work_new(int threads, int waiting, struct error *e) {
   w->most_waiting = waiting;
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->arrived, NULL);
+  pthread_cond_init(&w->ended, NULL);
   for (int i = 0; i < threads; i++) {
     int failed = start_thread(w);
     if (!failed) continue;
@@ -131,6 +139,7 @@ void work_free(struct work *w) {
   pthread_mutex_unlock(&w->lock);
   for (int i = 0; i < w->started; i++) pthread_join(w->threads[i], NULL);
   pthread_cond_destroy(&w->arrived);
+  pthread_cond_destroy(&w->ended);
   pthread_mutex_destroy(&w->lock);
   memory_free(w);
 }
@@ -144,7 +153,7 @@ bool work_submit(struct work *w, struct work_job *job, struct error *e) {
   bool inline_run = w->stats.threads == 0;
   bool room = inline_run || w->stats.waiting < w->most_waiting;
   if (inline_run)
-    run_job(w, job);
+    run_job(w, job, NULL);
   else if (room)
     list_add(w, job);
   else
@@ -154,13 +163,31 @@ bool work_submit(struct work *w, struct work_job *job, struct error *e) {
   return room || error_set(e, ERROR_BUSY, "%d jobs wait already; try again later", w->most_waiting);
 }
 
+// Under the lock.
+static bool take_back(struct work *w, struct work_job *job) {
+  if (!job->waiting) return false;
+  list_remove(w, job);
+  w->stats.cancelled++;
+  return true;
+}
+
 bool work_cancel(struct work *w, struct work_job *job) {
   pthread_mutex_lock(&w->lock);
-  bool waited = job->waiting;
-  if (waited) {
-    list_remove(w, job);
-    w->stats.cancelled++;
-  }
+  bool waited = take_back(w, job);
+  pthread_mutex_unlock(&w->lock);
+  return waited;
+}
+
+static bool is_running(const struct work *w, const struct work_job *job) {
+  for (int i = 0; i < w->places; i++)
+    if (w->running[i] == job) return true;
+  return false;
+}
+
+bool work_finish(struct work *w, struct work_job *job) {
+  pthread_mutex_lock(&w->lock);
+  bool waited = take_back(w, job);
+  while (is_running(w, job)) pthread_cond_wait(&w->ended, &w->lock);
   pthread_mutex_unlock(&w->lock);
   return waited;
 }

@@ -42,6 +42,8 @@ bool work_submit(struct work *w, struct work_job *job, struct error *e);
 // Takes a job back.  True: it waited, and its `run` will not be called.  False: it runs, or has
 // run.
 bool work_cancel(struct work *w, struct work_job *job);
+// The same, and a job that runs is waited for: afterwards its memory is the caller's alone.
+bool work_finish(struct work *w, struct work_job *job);
 
 struct work_stats {
   int threads;                        // as work_new was told

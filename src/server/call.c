@@ -2,7 +2,10 @@
 //
 // call.c: one completion from its request to its last event.
 //
-//   body ─parse─▶ api_request ─encode─▶ ids ─▶ prompts × n engine streams
+//   body ─parse─▶ api_request            template, tokenizer          (a worker's thread)
+//                     └──work_submit──▶ prepare ─▶ ids ──net_loop_post──▶ prepared
+//                                                                            │
+//                                           prompts × n engine streams ◀─────┘
 //                                                   │
 //                                                   │ notify (engine's thread):
 //                                                   │ signalled, net_loop_post
@@ -16,6 +19,10 @@
 // the engine's next step.
 //
 // signalled keeps at most one look per call on its way, however fast tokens come.
+//
+// While a call is prepared its request belongs to the worker.  A client that goes away then takes
+// its job out of the queue; one that runs already cannot be stopped, so the slot stays taken until
+// `prepared` has seen its end, and the result is thrown away.
 
 #include <assert.h>
 #include <stdio.h>
@@ -27,7 +34,7 @@
 // The list is as long as there were calls at the same time at most, so a walk is short.
 static struct server_call *call_take(struct server *s) {
   struct server_call *c = s->calls;
-  while (c && c->exchange) c = c->next;
+  while (c && (c->exchange || c->preparation.open)) c = c->next;
   if (!c) {
     c = memory_new(sizeof *c);
     c->server = s;
@@ -51,14 +58,34 @@ static void drop_answers(struct server_call *c) {
   c->count = c->unfinished = 0;
 }
 
+// What the preparation and the request hold.
+static void drop_request(struct server_call *c) {
+  assert(!c->preparation.open);
+  for (int i = 0; c->preparation.ids && i < c->request.prompt_count; i++)
+    token_list_clear(&c->preparation.ids[i]);
+  memory_free(c->preparation.ids);
+  c->preparation = (struct preparation){0};
+  api_request_clear(&c->request);
+}
+
 // The slot stays in the list: a look that is on its way finds it unused and does nothing.
 void server_call_closed(struct server_call *c, bool gone) {
+  struct preparation *p = &c->preparation;
   (void)gone;  // both ways every stream that is left is of no use to anybody
   assert(c->exchange && c->server->open_calls > 0);
   drop_answers(c);
-  api_request_clear(&c->request);
+  if (p->open && work_cancel(c->server->work, &p->job)) p->open = false;
+  if (!p->open) drop_request(c);
   c->exchange = NULL;
   c->server->open_calls--;
+}
+
+void server_calls_finish(struct server *s) {
+  for (struct server_call *c = s->calls; c; c = c->next) {
+    assert(!c->exchange);
+    if (c->preparation.open) work_finish(s->work, &c->preparation.job);
+    c->preparation.open = false;  // what it posted will be dropped, or find nobody waiting
+  }
 }
 
 // After the loop and the engine have gone: nobody looks at a call any more.
@@ -67,7 +94,7 @@ void server_calls_free(struct server *s) {
     struct server_call *c = s->calls;
     s->calls = c->next;
     drop_answers(c);
-    api_request_clear(&c->request);
+    drop_request(c);
     memory_free(c);
   }
 }
@@ -179,7 +206,7 @@ void server_call_fail(struct server_call *c, const struct api_error *e) {
   net_http_end(c->exchange);
 }
 
-// ---- start
+// ---- submitting
 
 static bool check_model_name(struct server_call *c, struct api_error *e) {
   const char *asked = c->request.model, *served = c->server->model_name;
@@ -214,17 +241,66 @@ static bool submit(struct server_call *c, const struct server_model *m, int inde
   return c->streams[index] || submit_error(&why, e);
 }
 
-// The prompt is encoded once for its n answers; the engine finds their common pages itself.
+// One prompt for its n answers; the engine finds their common pages itself.
 static bool submit_prompt(struct server_call *c, const struct server_model *m, int prompt,
                           struct api_error *e) {
-  struct token_list ids = {0};
+  const struct token_list *ids = &c->preparation.ids[prompt];
   int n = c->request.choices;
-  bool done = server_model_encode(m, &c->request, prompt, server_wall_ms(c->server), &ids, e);
-  c->response.prompt_tokens += (int)ids.count;
-  for (int i = prompt * n; done && i < (prompt + 1) * n; i++) done = submit(c, m, i, &ids, e);
-  token_list_clear(&ids);
+  bool done = true;
+  c->response.prompt_tokens += (int)ids->count;
+  for (int i = prompt * n; done && i < (prompt + 1) * n; i++) done = submit(c, m, i, ids, e);
   return done;
 }
+
+// On failure what was submitted already is dropped by server_call_fail.
+static bool submit_all(struct server_call *c, struct api_error *e) {
+  const struct server_model *m = atomic_load(&c->server->model);
+  for (int prompt = 0; prompt < c->request.prompt_count; prompt++)
+    if (!submit_prompt(c, m, prompt, e)) return false;
+  return true;
+}
+
+// ---- preparing
+
+// Back on the loop's thread.  A call that has failed meanwhile has no choices left; one whose
+// client has gone has no exchange.
+static void prepared(void *context) {
+  struct server_call *c = context;
+  struct preparation *p = &c->preparation;
+  struct api_error e;
+  assert(p->open);
+  p->open = false;
+  if (!c->exchange) return drop_request(c);
+  if (c->unfinished == 0) return;
+  if (!p->done) return server_call_fail(c, &p->why);
+  if (!submit_all(c, &e)) server_call_fail(c, &e);
+}
+
+// On a worker.  Nothing may follow the post: from then on the call is the loop's again.
+static void prepare(void *context) {
+  struct server_call *c = context;
+  struct preparation *p = &c->preparation;
+  const struct server_model *m = atomic_load(&c->server->model);
+  p->done = true;
+  for (int i = 0; p->done && i < c->request.prompt_count; i++)
+    p->done = server_model_encode(m, &c->request, i, p->wall_ms, &p->ids[i], &p->why);
+  net_loop_post(c->server->loop, prepared, c);
+}
+
+static bool start_preparing(struct server_call *c, struct api_error *e) {
+  struct preparation *p = &c->preparation;
+  struct error why;
+  p->job = (struct work_job){.run = prepare, .context = c};
+  p->wall_ms = server_wall_ms(c->server);
+  p->ids = memory_new((size_t)c->request.prompt_count * sizeof *p->ids);
+  p->open = true;
+  if (work_submit(c->server->work, &p->job, &why)) return true;
+  p->open = false;
+  return api_error_set(e, 503, "server_error", "server_busy", NULL,
+                       "too many requests wait for their template and tokenizer; try again later");
+}
+
+// ---- start
 
 // Without a seed every request gets one from the world, so that it is still reproducible from the
 // log of a simulation.
@@ -240,7 +316,6 @@ static void describe_response(struct server_call *c, const struct server_model *
   if (!c->request.seed_given) c->request.sampling.seed = world_random(w);
 }
 
-// On failure what was submitted already is dropped by server_call_fail.
 static bool start(struct server_call *c, const struct server_model *m, struct api_error *e) {
   bool chat = c->route == ROUTE_CHAT;
   int vocabulary = model_config(m->model)->vocabulary;
@@ -251,9 +326,7 @@ static bool start(struct server_call *c, const struct server_model *m, struct ap
   c->count = c->unfinished = c->request.prompt_count * c->request.choices;
   c->choices = memory_new((size_t)c->count * sizeof *c->choices);
   c->streams = memory_new((size_t)c->count * sizeof *c->streams);
-  for (int prompt = 0; prompt < c->request.prompt_count; prompt++)
-    if (!submit_prompt(c, m, prompt, e)) return false;
-  return true;
+  return start_preparing(c, e);
 }
 
 // The call is tied to its exchange before anything can fail, so that `closed` finds it in every

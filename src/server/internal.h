@@ -3,7 +3,8 @@
 // internal.h: what the files of src/server share.
 //
 // Everything here belongs to the loop's thread, except what is marked.  The engine's thread touches
-// only server_call.signalled and net_loop_post.
+// only server_call.signalled and net_loop_post.  A thread of server.work has the request and the
+// preparation of one call, from work_submit until what it posted was run.
 #pragma once
 
 #include <stdatomic.h>
@@ -113,7 +114,15 @@ struct server_call {
   struct engine_stream **streams;  // [count]; NULL before it was submitted and after its end
   bool begun;                      // the head of a stream is out
   bool blocked;                    // the client takes no more: waits for `drained`
-  atomic_bool signalled;           // any thread: a look is on its way
+  struct preparation {             // from the request to its ids, on a thread of server.work
+    struct work_job job;
+    bool open;               // submitted, and its end not seen: request and this are the worker's
+    uint64_t wall_ms;        // of the request
+    struct token_list *ids;  // [request.prompt_count]; NULL when there is nothing to submit
+    bool done;               // else `why` says what is wrong
+    struct api_error why;
+  } preparation;
+  atomic_bool signalled;  // any thread: a look is on its way
 };
 // A model must be attached.  Becomes the data of the exchange, which is answered in every case.
 void server_call_start(struct server *s, struct net_exchange *x, enum server_route route);
@@ -124,6 +133,8 @@ void server_call_closed(struct server_call *c, bool gone);
 // Ends a call that cannot go on, in the way its client understands: as a status, or as an event of
 // its stream.
 void server_call_fail(struct server_call *c, const struct api_error *e);
+// Afterwards no worker has anything of a call.  No exchange may be open any more.
+void server_calls_finish(struct server *s);
 // Streams that are left are freed, so the engine must still be there if any is.
 void server_calls_free(struct server *s);
 
@@ -141,7 +152,8 @@ struct server {
   struct net_timer *grace;
   struct server_call *calls;
   int open_calls;
-  struct buffer scratch;  // of one event
+  struct work *work, *own_work;  // the first may be the caller's; own_work NULL then
+  struct buffer scratch;         // of one event
   struct server_metrics metrics;
   uint64_t started_ns;  // monotonic
   struct probe_cpu cpu;

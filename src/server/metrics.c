@@ -74,7 +74,9 @@ static void write_values(struct server *s, struct buffer *out) {
   struct engine_stats e = {0};
   struct probe_memory memory = {0};
   if (m) engine_stats_read(m->engine, &e);
+  struct work_stats work;
   probe_memory_read(&memory);
+  work_stats_read(s->work, &work);
   const struct {
     const char *name, *type, *help;
     double value;
@@ -86,6 +88,13 @@ static void write_values(struct server *s, struct buffer *out) {
        (double)memory.resident},
       {"motley_clients_gone_total", "counter", "Requests whose client left before the end.",
        (double)s->metrics.abandoned},
+      {"motley_requests_preparing", "gauge", "Requests that are rendered and tokenised now.",
+       work.running},
+      {"motley_requests_waiting", "gauge", "Requests that wait to be rendered and tokenised.",
+       work.waiting},
+      {"motley_requests_busy_total", "counter",
+       "Requests refused because too many waited to be rendered and tokenised.",
+       (double)work.refused},
       {"motley_prompt_tokens_total", "counter", "Prompt tokens taken in.", (double)e.prompt_tokens},
       {"motley_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.",
        (double)e.cached_tokens},

@@ -17,6 +17,8 @@
 
 #include "server/internal.h"
 
+#define WORK_THREADS 2    // one long template leaves the other to everybody else
+#define WORK_WAITING 256  // as many as the engine lets wait
 #define GRACE_MS 700
 #define FLUSH_MS 250
 #define BODY_BYTES \
@@ -82,7 +84,9 @@ struct server *server_new(const struct server_options *options, struct error *e)
   struct net_http_limits limits = {.body_bytes = BODY_BYTES,
                                    .connections = options->max_connections};
   struct net_http_handler handler = {on_request, on_drained, on_closed, on_refused, s};
-  s->loop = net_loop_new(s->world, e);
+  s->work = options->work;
+  if (!s->work) s->work = s->own_work = work_new(WORK_THREADS, WORK_WAITING, e);
+  if (s->work) s->loop = net_loop_new(s->world, e);
   if (s->loop) {
     s->grace = net_timer_new(s->loop, grace_over, s);
     s->listener = net_http_listen(s->loop, s->address, options->port, &limits, &handler, e);
@@ -140,10 +144,13 @@ bool server_run(struct server *s, struct error *e) {
   return done;
 }
 
-// The loop goes before the calls: posted looks at them are dropped with it.
+// First the workers let go of the calls, and post no more.  The loop goes before the calls: posted
+// looks at them are dropped with it.
 void server_free(struct server *s) {
   if (!s) return;
   net_http_close(s->listener);
+  server_calls_finish(s);
+  work_free(s->own_work);
   net_timer_free(s->grace);
   net_loop_free(s->loop);
   server_calls_free(s);

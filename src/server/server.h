@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/work.h"
 #include "base/world.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -23,14 +24,18 @@ struct server_options {
   const char *model_name;  // as reported by /v1/models
   int max_connections;     // 0 = net.h's default
   const struct world *world;  // NULL = the real one; borrowed
+  // Who renders templates and tokenises; borrowed until server_free.  NULL: two threads of its own.
+  // One without threads makes the server a program of one thread.
+  struct work *work;
 };
 
 struct server;
 // Copies the texts of the options.  Connections wait from here on and are answered by server_run.
 // ERROR_SYSTEM: the port is busy or not allowed.
 struct server *server_new(const struct server_options *options, struct error *e);
-// Borrows model and started engine; until this was called /healthz says 503 "loading" and /v1
-// answers 503.  Once a server: a second call is ERROR_INPUT.  Thread-safe.
+// Borrows the model (until server_free) and the started engine (until server_run has returned);
+// until this was called /healthz says 503 "loading" and /v1 answers 503.  Once a server: a second
+// call is ERROR_INPUT.  Thread-safe.
 bool server_attach(struct server *s, struct model *model, struct engine *engine, struct error *e);
 // The port it is bound to, also where the options said 0.
 int server_port(const struct server *s);

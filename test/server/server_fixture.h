@@ -29,9 +29,11 @@ struct fixture {
 };
 
 // \n and quotes only: JSON's own escapes stay out of the way of the tests.
-#define TEMPLATE                                                       \
-  "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}" \
-  "{% if messages[0].content == 'refuse' %}{{ raise_exception('no: refuse') }}{% endif %}"
+#define TEMPLATE                                                                           \
+  "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"                     \
+  "{% if messages[0].content == 'refuse' %}{{ raise_exception('no: refuse') }}{% endif %}" \
+  "{% if messages[0].content == 'slow' %}"                                                 \
+  "{% for i in range(300) %}{% for j in range(1000) %}{% endfor %}{% endfor %}{% endif %}"
 
 static void open_model(struct fixture *f, int context) {
   char path[64];
