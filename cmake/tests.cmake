@@ -15,6 +15,10 @@ if(support_sources)
   target_include_directories(test_support PUBLIC test)
 endif()
 
+# A room that programs outside of this house may use alone is linked alone into its tests: should it
+# need more than the rooms named here, they do not link.
+set(test_libraries_api api base ${JANSSON_LIBRARY} Threads::Threads m)
+
 foreach(source IN LISTS test_sources)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(room ${folder} NAME)
@@ -23,8 +27,12 @@ foreach(source IN LISTS test_sources)
   set(target test_${room}_${name})
   add_executable(${target} ${source})
   target_include_directories(${target} PRIVATE test)
-  target_link_libraries(${target} PRIVATE $<TARGET_NAME_IF_EXISTS:test_support> motley_all
-                        ${CMOCKA_LIBRARY})
+  if(DEFINED test_libraries_${room})
+    target_link_libraries(${target} PRIVATE ${test_libraries_${room}} ${CMOCKA_LIBRARY})
+  else()
+    target_link_libraries(${target} PRIVATE $<TARGET_NAME_IF_EXISTS:test_support> motley_all
+                          ${CMOCKA_LIBRARY})
+  endif()
   add_test(NAME ${room}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   list(APPEND all_tests ${room}.${name})
 endforeach()

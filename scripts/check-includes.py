@@ -10,6 +10,7 @@ rooms on lower floors, and of rooms to its left on its own floor.  Checked for e
   path       an include is not written as "room/header.h", or the file is not there
   room       a folder of src/ is not in the table
   cycle      headers include each other in a circle
+  apart      a room of the table APART includes more than that table allows it
 
 and for test/ and bench/: only test/<room>/ (and test/fuzz/, which aims at parsers wherever they are)
 may include <room>'s private headers.
@@ -36,6 +37,8 @@ FLOORS = [
     ["cli"],
 ]
 ORDER = [room for floor in FLOORS for room in floor]
+# Rooms that other programs use alone: all that they may include beside themselves.
+APART = {"api": ["base"]}
 GENERATED = ("server/assets_generated.h",)  # written by the build, not in the repository
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
@@ -75,6 +78,8 @@ def check_src_include(root, path, name):
         return None
     if ORDER.index(target) > ORDER.index(room):
         return f"up: {room} must not know {target}, which lies above it"
+    if target not in APART.get(room, ORDER):
+        return f"apart: {room} must do without {target}, so that programs can use it alone"
     if is_private(name):
         return f"private: {name} belongs to {target} alone"
     return None
@@ -153,6 +158,7 @@ HOUSE = {
     "src/kernel/cpu/pack.h": "",
     "src/kernel/cpu/pack.c": '#include "kernel/cpu/pack.h"\n#include "kernel/internal.h"\n',
     "src/model/model.c": '#include "kernel/kernel.h"\n',
+    "src/api/api.c": '#include <jansson.h>\n#include "base/base.h"\n',
     "test/kernel/test_kernel.c": '#include "kernel/internal.h"\n#include "support/check.h"\n',
     "test/fuzz/fuzz_pack.c": '#include "kernel/internal.h"\n',
 }
@@ -160,6 +166,7 @@ BREAKS = [  # file, its text, the rule that must be reported
     ("src/base/bad.c", '#include "net/net.h"\n', "up"),
     ("src/net/bad.c", '#include "library/library.h"\n', "up"),
     ("src/kernel/bad.c", '\n# include  "model/model.h"\n', "up"),
+    ("src/api/bad.c", '#include "kernel/kernel.h"\n', "apart"),
     ("src/model/bad.c", '#include "kernel/internal.h"\n', "private"),
     ("src/model/bad.c", '#include "kernel/cpu/pack.h"\n', "private"),
     ("test/model/test_bad.c", '#include "kernel/internal.h"\n', "private"),

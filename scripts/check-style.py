@@ -48,7 +48,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 # What the names of a room's external symbols begin with, besides the room's own name.
 PREFIXES = {
-    "base": "error memory arena str buffer map hash log number pool work world random file",
+    "base": "error memory arena str buffer map hash log number pool work world random file sampling",
     "library": "fetch",
     "cli": "generate",
     "model": "chat",

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// api.h: the OpenAI wire format: JSON in to plain structs, plain structs out to JSON.  No sockets,
-// no engine thread: everything here is a function of its arguments and can be tested as text.
+// api.h: the OpenAI wire format: JSON in to plain structs, plain structs out to JSON.
 //
-// Unknown fields are ignored, as OpenAI's own server and clients expect; fields we know but cannot
-// honour are refused by name.  Errors carry the parameter's path ("messages[2].content") for
+//   body ─api_request_parse─▶ struct api_request ─▶ whoever generates the answer
+//   struct api_event ─api_write_chunk / api_choice_add─▶ text for the client
+//
+// This room knows no engine, no model and no tokenizer: a program that only passes requests on can
+// use it alone.  No sockets, no threads: everything is a function of its arguments.
+//
+// Unknown fields are ignored, as OpenAI's own clients expect.  Fields we know but cannot honour are
+// refused by name (fields.c).  Errors carry the parameter's path ("messages[2].content") for
 // OpenAI's error shape.
 #pragma once
 
 #include <jansson.h>
 
 #include "base/base.h"
-#include "engine/engine.h"
+#include "base/sampling.h"
 
 #define API_CHOICES_MAX 16
-#define API_STOPS_MAX ENGINE_STOPS
+#define API_ANSWERS_MAX 128  // prompts times n of one request
 
 struct api_error {
   int status;          // HTTP: 400, 401, 403, 404, 405, 429, 500, 503
@@ -22,6 +27,20 @@ struct api_error {
   char code[40];       // "" = null
   char param[96];      // "" = null
   struct error error;  // the message
+};
+// Fills *e, which must not be NULL; code and param may be NULL.  Returns false, so that a check can
+// `return api_error_set(...)`.
+bool api_error_set(struct api_error *e, int status, const char *type, const char *code,
+                   const char *param, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+void api_write_error(const struct api_error *e, struct buffer *out);         // {"error":{…}}
+void api_write_stream_error(const struct api_error *e, struct buffer *out);  // as an SSE event
+
+// ---- requests
+
+struct api_ids {
+  int32_t *ids;  // [count], owned by the request
+  size_t count;
 };
 
 struct api_request {  // of either endpoint; owned by api_request_clear
@@ -31,29 +50,51 @@ struct api_request {  // of either endpoint; owned by api_request_clear
   json_t *tools;  // chat: as given, or NULL
   // completions: each text; prompt_ids instead when token arrays were given
   struct buffer *prompts;
-  struct token_list *prompt_ids;    // [prompt_count] when the prompt was given as ids, else NULL
-  int prompt_count;                 // 1 for chat
-  char *model;                      // as asked, in `memory`; NULL = absent
-  int choices;                      // n, 1..API_CHOICES_MAX
-  int max_tokens;                   // 0 = absent
-  struct engine_sampling sampling;  // bias arrays point into `memory`
+  struct api_ids *prompt_ids;  // [prompt_count] when the prompt was given as ids, else NULL
+  int prompt_count;            // 1 for chat
+  char *model;                 // as asked, in `memory`; NULL = absent
+  int choices;                 // n, 1..API_CHOICES_MAX
+  int max_tokens;              // 0 = absent
+  struct sampling sampling;    // bias arrays point into `memory`
   bool seed_given;
   int stop_count;
-  struct str stops[API_STOPS_MAX];  // in `memory`
-  int top_logprobs;                 // -1 = none
-  bool stream, stream_usage;        // stream_options.include_usage
-  bool echo;                        // completions
+  struct str stops[SAMPLING_STOPS];  // in `memory`
+  int top_logprobs;                  // -1 = none, else 0..SAMPLING_TOP_LOGPROBS
+  bool stream, stream_usage;         // stream_options.include_usage
+  bool echo;                         // completions
   struct arena memory;
 };
-// body → request.  vocabulary bounds the ids of logit_bias and of prompts.  False with a 400 that
-// names the parameter; *out is then untouched.
+// body → request.  vocabulary: the ids of logit_bias and of prompts are below it; INT32_MAX for
+// whoever does not know.  False with a 400 that names the parameter; *out is then untouched.
 bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
                        struct api_error *e);
 // Everything the request points to goes; a zeroed one is left as it is.
 void api_request_clear(struct api_request *r);
-// Variables for the chat template: messages, tools, add_generation_prompt; model/chat.h adds
-// bos_token and eos_token.  New reference.
+// Variables for the chat template: messages, tools, add_generation_prompt.  New reference.
 json_t *api_template_variables(const struct api_request *r);
+
+// ---- answers
+
+struct api_token {   // one token and how likely it was
+  struct str bytes;  // the exact bytes, which need not be whole characters; borrowed
+  float logprob;     // natural logarithm
+};
+
+enum api_event_kind { API_TOKEN, API_END };
+enum api_finish { API_FINISH_STOP, API_FINISH_LENGTH };
+
+struct api_event {  // what happened to one answer; borrowed for the call that takes it
+  enum api_event_kind kind;
+  struct str text;  // can be shown now, behind all text before; whole characters
+  // API_TOKEN, and only looked at when log-probabilities were asked for:
+  struct api_token token;
+  int characters;                               // of the text that begin in this token
+  int top_count;                                // alternatives, best first
+  struct api_token top[SAMPLING_TOP_LOGPROBS];  // [top_count]
+  // API_END:
+  enum api_finish finish;
+  int generated_tokens;
+};
 
 // What logprobs are made of, as columns of JSON elements: chat has one list of objects, completions
 // four parallel lists.
@@ -71,7 +112,7 @@ struct api_choice {    // one generated answer, growing as events come; zeroed =
   size_t logprob_offset;  // completions: text_offset of the next token, in characters
   bool started;           // streams: the first chunk, which carries the role or the echo, is out
   bool finished;
-  enum engine_finish finish;
+  enum api_finish finish;
   int generated_tokens;
 };
 // Leaves it zeroed, ready for another answer.
@@ -79,9 +120,9 @@ void api_choice_clear(struct api_choice *c);
 
 struct api_response {  // what all answers to one request share
   const struct api_request *request;
-  const struct tokenizer *tokenizer;  // texts of tokens in logprobs
-  char id[40];                        // "chatcmpl-…" or "cmpl-…"
-  const char *model;                  // name reported
+  const struct str *echo;  // [prompt_count] what `echo` shows of each prompt; NULL = no echo
+  char id[40];             // "chatcmpl-…" or "cmpl-…"
+  const char *model;       // name reported
   uint64_t created_s;
   int prompt_tokens, cached_tokens;
 };
@@ -92,26 +133,24 @@ struct api_response {  // what all answers to one request share
 // before the first and one with the reason of the end after the last; completions put the reason
 // beside the last text, and an end always has its line.
 void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
-                     const struct engine_event *event, struct buffer *out);
+                     const struct api_event *event, struct buffer *out);
 // After the last chunk of all choices: the usage where it was asked for, then [DONE].
 // generated_tokens: of all choices together.
 void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out);
 // Takes one event into an answer that is told whole; nothing is written yet.
 void api_choice_add(const struct api_response *r, struct api_choice *c,
-                    const struct engine_event *event);
+                    const struct api_event *event);
 // The whole answer; every choice must be finished.  Uses their log-probabilities up.
 void api_write_response(const struct api_response *r, struct api_choice *choices, int count,
                         struct buffer *out);
-void api_write_error(const struct api_error *e, struct buffer *out);         // {"error":{…}}
-void api_write_stream_error(const struct api_error *e, struct buffer *out);  // as an SSE event
-// One entry of /v1/models, also the whole of /v1/models/NAME.  created_s: since 1970.
-void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
-                     struct buffer *out);
-// names[count] and configs[count]; all were created at the same time.
-void api_write_models(const char *const *names, const struct model_config *const *configs,
-                      int count, uint64_t created_s, struct buffer *out);
-// Fills *e, which must not be NULL; code and param may be NULL.  Returns false, so that a check can
-// `return api_error_set(...)`.
-bool api_error_set(struct api_error *e, int status, const char *type, const char *code,
-                   const char *param, const char *format, ...)
-    __attribute__((format(printf, 6, 7)));
+
+// ---- models
+
+struct api_model {
+  const char *name;
+  int context;         // tokens
+  uint64_t created_s;  // since 1970
+};
+// One entry of /v1/models, also the whole of /v1/models/NAME.
+void api_write_model(const struct api_model *model, struct buffer *out);
+void api_write_models(const struct api_model *models, int count, struct buffer *out);

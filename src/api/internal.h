@@ -3,7 +3,7 @@
 // internal.h: what the files of src/api share.
 //
 //   body ─json.c─▶ JSON ─request.c, messages.c, prompts.c─▶ struct api_request
-//   struct engine_event ─response.c, logprobs.c─▶ text of an answer
+//   struct api_event ─response.c, logprobs.c─▶ text of an answer
 //
 // Readers return false after they have set the error; writers append and cannot fail.
 #pragma once
@@ -51,6 +51,6 @@ bool api_read_prompts(struct api_reader *r);
 
 // Does nothing unless log-probabilities were asked for and the event is a token.
 void api_add_logprobs(const struct api_response *r, struct api_choice *c,
-                      const struct engine_event *event);
+                      const struct api_event *event);
 // The value of the member "logprobs": an object, or null when nothing has gathered.
 void api_write_logprobs(const struct api_response *r, struct api_choice *c, struct buffer *out);

@@ -33,15 +33,13 @@ static void write_bytes(struct buffer *out, struct str bytes) {
 }
 
 // Leaves the object open: only the chosen token goes on with its alternatives.
-static void write_token(const struct api_response *r, struct buffer *out, int32_t id,
-                        float logprob) {
-  struct str bytes = tokenizer_bytes(r->tokenizer, id);
+static void write_token(struct buffer *out, const struct api_token *token) {
   buffer_add_text(out, "{\"token\":");
-  api_json_write_string(out, bytes);
+  api_json_write_string(out, token->bytes);
   buffer_add_text(out, ",\"logprob\":");
-  write_number(out, logprob);
+  write_number(out, token->logprob);
   buffer_add_text(out, ",\"bytes\":");
-  write_bytes(out, bytes);
+  write_bytes(out, token->bytes);
 }
 
 static struct buffer *next_element(struct api_choice *c, int column) {
@@ -51,14 +49,13 @@ static struct buffer *next_element(struct api_choice *c, int column) {
 }
 
 // One object per token; the alternatives have the same members, without their own alternatives.
-static void add_chat(const struct api_response *r, struct api_choice *c,
-                     const struct engine_event *event) {
+static void add_chat(struct api_choice *c, const struct api_event *event) {
   struct buffer *out = next_element(c, API_LOGPROB_TOKENS);
-  write_token(r, out, event->id, event->logprob);
+  write_token(out, &event->token);
   buffer_add_text(out, ",\"top_logprobs\":[");
   for (int i = 0; i < event->top_count; i++) {
     if (i > 0) buffer_add_char(out, ',');
-    write_token(r, out, event->top[i].id, event->top[i].logprob);
+    write_token(out, &event->top[i]);
     buffer_add_char(out, '}');
   }
   buffer_add_text(out, "]}");
@@ -76,8 +73,7 @@ static bool is_utf8(struct str s) {
 
 // Members of top_logprobs are named by their text, so tokens that are parts of characters must not
 // all be called U+FFFD.
-static void write_name(const struct api_response *r, struct buffer *out, int32_t id) {
-  struct str bytes = tokenizer_bytes(r->tokenizer, id);
+static void write_name(struct buffer *out, struct str bytes) {
   if (is_utf8(bytes)) return api_json_write_string(out, bytes);
   buffer_add_text(out, "\"bytes:");
   for (size_t i = 0; i < bytes.length; i++)
@@ -85,24 +81,17 @@ static void write_name(const struct api_response *r, struct buffer *out, int32_t
   buffer_add_char(out, '"');
 }
 
-static size_t count_characters(struct str s) {
-  size_t count = 0;
-  for (size_t i = 0; i < s.length; i++) count += ((unsigned char)s.data[i] & 0xC0) != 0x80;
-  return count;
-}
-
 // One element in each of four parallel lists.
-static void add_completion(const struct api_response *r, struct api_choice *c,
-                           const struct engine_event *event) {
-  write_name(r, next_element(c, API_LOGPROB_TOKENS), event->id);
-  write_number(next_element(c, API_LOGPROB_VALUES), event->logprob);
+static void add_completion(struct api_choice *c, const struct api_event *event) {
+  write_name(next_element(c, API_LOGPROB_TOKENS), event->token.bytes);
+  write_number(next_element(c, API_LOGPROB_VALUES), event->token.logprob);
   buffer_print(next_element(c, API_LOGPROB_OFFSETS), "%zu", c->logprob_offset);
-  c->logprob_offset += count_characters(tokenizer_bytes(r->tokenizer, event->id));
+  c->logprob_offset += (size_t)event->characters;
   struct buffer *top = next_element(c, API_LOGPROB_TOP);
   buffer_add_char(top, '{');
   for (int i = 0; i < event->top_count; i++) {
     if (i > 0) buffer_add_char(top, ',');
-    write_name(r, top, event->top[i].id);
+    write_name(top, event->top[i].bytes);
     buffer_add_char(top, ':');
     write_number(top, event->top[i].logprob);
   }
@@ -111,12 +100,12 @@ static void add_completion(const struct api_response *r, struct api_choice *c,
 
 // The end has no token, though it may carry text: that belongs to tokens told before.
 void api_add_logprobs(const struct api_response *r, struct api_choice *c,
-                      const struct engine_event *event) {
-  if (r->request->top_logprobs < 0 || event->kind != EVENT_TOKEN) return;
+                      const struct api_event *event) {
+  if (r->request->top_logprobs < 0 || event->kind != API_TOKEN) return;
   if (r->request->chat)
-    add_chat(r, c, event);
+    add_chat(c, event);
   else
-    add_completion(r, c, event);
+    add_completion(c, event);
 }
 
 static void write_column(const struct api_choice *c, int column, const char *before,

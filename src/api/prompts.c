@@ -11,8 +11,6 @@
 
 #include "api/internal.h"
 
-#define ANSWERS_MAX 128  // prompts times n: each is a sequence in the engine
-
 static bool add_text(struct api_reader *r, int at, const json_t *text) {
   buffer_add_str(&r->out->prompts[at], api_json_text(text));
   return true;
@@ -20,11 +18,10 @@ static bool add_text(struct api_reader *r, int at, const json_t *text) {
 
 // Ids are bounded here, since nothing below checks what a client chose.
 static bool add_ids(struct api_reader *r, int at, const json_t *ids) {
-  struct token_list *list = &r->out->prompt_ids[at];
+  struct api_ids *list = &r->out->prompt_ids[at];
   size_t count = json_array_size(ids);
   char what[API_DESCRIPTION_MAX];
   list->ids = memory_new(count * sizeof *list->ids);
-  list->capacity = count;
   for (size_t i = 0; i < count; i++) {
     const json_t *id = json_array_get(ids, i);
     json_int_t value = json_integer_value(id);
@@ -65,9 +62,9 @@ bool api_read_prompts(struct api_reader *r) {
   if (!one && !texts && !json_is_array(first))
     return api_refuse(r, "prompt", "must be a text, texts, token ids, or lists of token ids");
   size_t count = one ? 1 : json_array_size(given);
-  if (count * (size_t)r->out->choices > ANSWERS_MAX)
+  if (count * (size_t)r->out->choices > API_ANSWERS_MAX)
     return api_refuse(r, "prompt", "%zu prompts with n = %d ask for more than %d answers at once",
-                      count, r->out->choices, ANSWERS_MAX);
+                      count, r->out->choices, API_ANSWERS_MAX);
   make_room(r->out, count, texts);
   if (one) return texts ? add_text(r, 0, given) : add_ids(r, 0, given);
   return add_each(r, given, count, texts);

@@ -16,8 +16,6 @@
 
 #include "api/internal.h"
 
-#define BIAS_MAX 1024         // entries of logit_bias
-#define TOP_P_LEAST 1e-6f     // 0 is allowed and keeps the best token, as any tiny share does
 #define COMPLETION_TOKENS 16  // OpenAI's default of max_tokens for /v1/completions
 
 // The parameter is named twice: for people in the text, for programs in "param".
@@ -38,19 +36,6 @@ static bool applies(const struct api_reader *r, enum endpoint where) {
   return where == BOTH || (where == CHAT) == r->out->chat;
 }
 
-static const struct real_field {
-  const char *name;
-  double low, high;
-  size_t offset;  // of a float in struct engine_sampling
-} real_fields[] = {
-    {"temperature", 0, 2, offsetof(struct engine_sampling, temperature)},
-    {"top_p", 0, 1, offsetof(struct engine_sampling, top_p)},
-    {"min_p", 0, 1, offsetof(struct engine_sampling, min_p)},
-    {"repetition_penalty", 0.01, 100, offsetof(struct engine_sampling, repetition_penalty)},
-    {"presence_penalty", -2, 2, offsetof(struct engine_sampling, presence_penalty)},
-    {"frequency_penalty", -2, 2, offsetof(struct engine_sampling, frequency_penalty)},
-};
-
 static const struct integer_field {
   const char *name;
   enum endpoint where;
@@ -60,8 +45,7 @@ static const struct integer_field {
     {"n", BOTH, 1, API_CHOICES_MAX, offsetof(struct api_request, choices)},
     {"max_tokens", BOTH, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
     {"max_completion_tokens", CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
-    {"top_k", BOTH, 0, INT_MAX, offsetof(struct api_request, sampling.top_k)},
-    {"logprobs", COMPLETIONS, 0, ENGINE_TOP_LOGPROBS, offsetof(struct api_request, top_logprobs)},
+    {"logprobs", COMPLETIONS, 0, SAMPLING_TOP_LOGPROBS, offsetof(struct api_request, top_logprobs)},
 };
 
 static const struct switch_field {
@@ -90,21 +74,20 @@ static const struct {
     {"json_schema", BOTH, "is not supported yet"},
 };
 
-// The comparison is written so that NaN would fail it.
-static bool read_reals(struct api_reader *r) {
+// Every row of the table of base/sampling.h is a field of the same name.
+static bool read_sampling(struct api_reader *r) {
+  const struct sampling_range *range;
   char what[API_DESCRIPTION_MAX];
-  for (size_t i = 0; i < COUNT_OF(real_fields); i++) {
-    const struct real_field *f = &real_fields[i];
-    const json_t *value = api_json_member(r->root, f->name);
-    double number = json_number_value(value);
+  for (size_t i = 0; (range = sampling_range_at(i)); i++) {
+    const json_t *value = api_json_member(r->root, range->name);
     if (!value) continue;
-    if (!json_is_number(value) || !(number >= f->low && number <= f->high))
-      return api_refuse(r, f->name, "must be a number from %g to %g, not %s", f->low, f->high,
+    bool fits = range->whole ? json_is_integer(value) : json_is_number(value);
+    if (!fits || !sampling_allows(range, json_number_value(value)))
+      return api_refuse(r, range->name, "must be %s from %.10g to %.10g, not %s",
+                        range->whole ? "an integer" : "a number", range->low, range->high,
                         api_json_describe(value, what));
-    *(float *)((char *)&r->out->sampling + f->offset) = (float)number;
+    sampling_put(&r->out->sampling, range, json_number_value(value));
   }
-  float *top_p = &r->out->sampling.top_p;
-  if (*top_p < TOP_P_LEAST) *top_p = TOP_P_LEAST;
   return true;
 }
 
@@ -204,6 +187,9 @@ static bool add_stop(struct api_reader *r, const json_t *stop) {
                       api_json_describe(stop, what));
   if (json_string_length(stop) == 0)
     return api_refuse(r, "stop", "an empty text would stop at once");
+  if (json_string_length(stop) > SAMPLING_STOP_BYTES)
+    return api_refuse(r, "stop", "a text must have at most %d bytes, not %zu", SAMPLING_STOP_BYTES,
+                      json_string_length(stop));
   struct str text = api_json_text(stop);
   char *copy = arena_copy(&r->out->memory, text.data, text.length);
   r->out->stops[r->out->stop_count++] = (struct str){copy, text.length};
@@ -216,8 +202,8 @@ static bool read_stops(struct api_reader *r) {
   size_t count = json_array_size(stop);
   if (!stop) return true;
   if (!json_is_array(stop)) return add_stop(r, stop);
-  if (count > API_STOPS_MAX)
-    return api_refuse(r, "stop", "must hold at most %d texts, not %zu", API_STOPS_MAX, count);
+  if (count > SAMPLING_STOPS)
+    return api_refuse(r, "stop", "must hold at most %d texts, not %zu", SAMPLING_STOPS, count);
   for (size_t i = 0; i < count; i++)
     if (!add_stop(r, json_array_get(stop, i))) return false;
   return true;
@@ -231,9 +217,10 @@ static bool read_bias_entry(struct api_reader *r, const char *key, const json_t 
   if (!str_to_int(str_of(key), &number) || number < 0 || number >= r->vocabulary)
     return api_refuse(r, "logit_bias", "\"%.40s\" is not a token id from 0 to %d", key,
                       r->vocabulary - 1);
-  if (!json_is_number(value) || !(amount >= -100 && amount <= 100))
-    return api_refuse(r, "logit_bias", "the bias of token %s must be a number from -100 to 100",
-                      key);
+  double most = (double)SAMPLING_BIAS_MAX;
+  if (!json_is_number(value) || !(amount >= -most && amount <= most))
+    return api_refuse(r, "logit_bias", "the bias of token %s must be a number from %g to %g", key,
+                      -most, most);
   *id = (int32_t)number;
   *bias = (float)amount;
   return true;
@@ -246,8 +233,9 @@ static bool read_bias(struct api_reader *r) {
   if (!given) return true;
   if (!json_is_object(given))
     return api_refuse(r, "logit_bias", "must be an object of token ids and biases");
-  if (count > BIAS_MAX)
-    return api_refuse(r, "logit_bias", "must hold at most %d tokens, not %zu", BIAS_MAX, count);
+  if (count > SAMPLING_BIAS_COUNT)
+    return api_refuse(r, "logit_bias", "must hold at most %d tokens, not %zu", SAMPLING_BIAS_COUNT,
+                      count);
   int32_t *ids = arena_new(&r->out->memory, count * sizeof *ids);
   float *values = arena_new(&r->out->memory, count * sizeof *values);
   const char *key;
@@ -277,9 +265,9 @@ static bool read_logprobs(struct api_reader *r) {
   if (!read_switch(r, r->root, "logprobs", "logprobs", &wanted)) return false;
   if (top && !wanted) return api_refuse(r, "top_logprobs", "needs \"logprobs\": true");
   json_int_t count = json_integer_value(top);
-  if (top && (!json_is_integer(top) || count < 0 || count > ENGINE_TOP_LOGPROBS))
+  if (top && (!json_is_integer(top) || count < 0 || count > SAMPLING_TOP_LOGPROBS))
     return api_refuse(r, "top_logprobs", "must be an integer from 0 to %d, not %s",
-                      ENGINE_TOP_LOGPROBS, api_json_describe(top, what));
+                      SAMPLING_TOP_LOGPROBS, api_json_describe(top, what));
   if (wanted) r->out->top_logprobs = (int)count;
   return true;
 }
@@ -318,7 +306,7 @@ static bool read_chat(struct api_reader *r) {
 }
 
 static bool read_fields(struct api_reader *r) {
-  return read_model(r) && refuse_unsupported(r) && read_reals(r) && read_integers(r) &&
+  return read_model(r) && refuse_unsupported(r) && read_sampling(r) && read_integers(r) &&
          read_switches(r) && read_seed(r) && read_best_of(r) && read_stops(r) && read_bias(r) &&
          read_logprobs(r) && read_stream_options(r) &&
          (r->out->chat ? read_chat(r) : api_read_prompts(r));
@@ -331,7 +319,7 @@ bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_re
                                 .choices = 1,
                                 .max_tokens = chat ? 0 : COMPLETION_TOKENS,
                                 .top_logprobs = -1,
-                                .sampling = engine_sampling_default()};
+                                .sampling = sampling_default()};
   json_t *root = api_json_load(body, e);
   if (!root) return false;
   struct api_reader r = {.root = root, .out = &request, .vocabulary = vocabulary, .e = e};

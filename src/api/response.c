@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// response.c: what the engine says, in OpenAI's words: whole answers, streamed chunks, lists of
-// models.
+// response.c: what happened to an answer, in OpenAI's words: whole answers, streamed chunks, lists
+// of models.
 //
 // A stream of chat is, per choice: a chunk with the role, a chunk per token that shows text (or
 // log-probabilities), a chunk with the reason of the end and an empty delta; then once, when asked
@@ -15,10 +15,8 @@
 
 #define FINGERPRINT "motley-" MOTLEY_VERSION
 
-static const char *const finish_reasons[] = {[FINISH_STOP] = "\"stop\"",
-                                             [FINISH_LENGTH] = "\"length\"",
-                                             [FINISH_CANCELLED] = "\"stop\"",
-                                             [FINISH_ERROR] = "\"error\""};
+static const char *const finish_reasons[] = {
+    [API_FINISH_STOP] = "\"stop\"", [API_FINISH_LENGTH] = "\"length\""};
 
 void api_choice_clear(struct api_choice *c) {
   buffer_clear(&c->text);
@@ -44,26 +42,19 @@ static void write_usage(const struct api_response *r, int generated_tokens, stru
                r->cached_tokens);
 }
 
-// The text of the prompt that choice `index` continues, as far as it is shown before the answer.
-static void add_echo(const struct api_response *r, int index, struct buffer *out) {
-  const struct api_request *q = r->request;
-  if (!q->echo) return;
-  int prompt = index / q->choices;
-  if (q->prompts) return buffer_add_str(out, buffer_str(&q->prompts[prompt]));
-  struct detokenizer d = {0};
-  for (size_t i = 0; i < q->prompt_ids[prompt].count; i++)
-    detokenizer_add(&d, r->tokenizer, q->prompt_ids[prompt].ids[i], false, out);
-  detokenizer_finish(&d, out);
+// What is shown of the prompt that choice `index` continues.
+static struct str echo_of(const struct api_response *r, int index) {
+  return r->echo ? r->echo[index / r->request->choices] : (struct str){0};
 }
 
 // ---- whole answers
 
 // The end, too, may carry text that was held back for a possible stop string.
 void api_choice_add(const struct api_response *r, struct api_choice *c,
-                    const struct engine_event *event) {
+                    const struct api_event *event) {
   buffer_add_str(&c->text, event->text);
   api_add_logprobs(r, c, event);
-  if (event->kind != EVENT_END) return;
+  if (event->kind != API_END) return;
   c->finished = true;
   c->finish = event->finish;
   c->generated_tokens = event->generated_tokens;
@@ -73,7 +64,7 @@ void api_choice_add(const struct api_response *r, struct api_choice *c,
 static void write_choice(const struct api_response *r, struct api_choice *c, int index,
                          struct buffer *out) {
   struct buffer text = {0};
-  add_echo(r, index, &text);
+  buffer_add_str(&text, echo_of(r, index));
   buffer_add_str(&text, buffer_str(&c->text));
   buffer_print(out, "{\"index\":%d,", index);
   buffer_add_text(
@@ -123,7 +114,7 @@ static bool has_logprobs(const struct api_choice *c) {
 // Role, text, end: each in a chunk of its own, as OpenAI's clients expect, even when one event
 // brings all three.
 static void write_chat_chunks(const struct api_response *r, struct api_choice *c, int index,
-                              const struct engine_event *event, struct buffer *out) {
+                              const struct api_event *event, struct buffer *out) {
   if (!c->started) {
     open_chunk(r, index, out);
     buffer_add_text(out,
@@ -138,7 +129,7 @@ static void write_chat_chunks(const struct api_response *r, struct api_choice *c
     buffer_add_char(out, '}');
     close_chunk(r, c, "null", out);
   }
-  if (event->kind == EVENT_END) {
+  if (event->kind == API_END) {
     open_chunk(r, index, out);
     buffer_add_text(out, "\"delta\":{}");
     close_chunk(r, c, finish_reasons[event->finish], out);
@@ -147,10 +138,10 @@ static void write_chat_chunks(const struct api_response *r, struct api_choice *c
 
 // Here text and the reason of the end share a chunk.
 static void write_completion_chunk(const struct api_response *r, struct api_choice *c, int index,
-                                   const struct engine_event *event, struct buffer *out) {
+                                   const struct api_event *event, struct buffer *out) {
   struct buffer text = {0};
-  bool end = event->kind == EVENT_END;
-  if (!c->started) add_echo(r, index, &text);
+  bool end = event->kind == API_END;
+  if (!c->started) buffer_add_str(&text, echo_of(r, index));
   buffer_add_str(&text, event->text);
   if (text.length || end || has_logprobs(c)) {
     open_chunk(r, index, out);
@@ -163,14 +154,14 @@ static void write_completion_chunk(const struct api_response *r, struct api_choi
 
 // Keeps in the choice what the next chunk and the end of the stream need to know.
 void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
-                     const struct engine_event *event, struct buffer *out) {
+                     const struct api_event *event, struct buffer *out) {
   api_add_logprobs(r, c, event);
   if (r->request->chat)
     write_chat_chunks(r, c, index, event, out);
   else
     write_completion_chunk(r, c, index, event, out);
   c->started = true;
-  if (event->kind != EVENT_END) return;
+  if (event->kind != API_END) return;
   c->finished = true;
   c->finish = event->finish;
   c->generated_tokens = event->generated_tokens;
@@ -191,22 +182,20 @@ void api_write_stream_end(const struct api_response *r, int generated_tokens, st
 // ---- models
 
 // max_model_len is not OpenAI's, but what clients of other servers look for to size their prompts.
-void api_write_model(const char *name, const struct model_config *config, uint64_t created_s,
-                     struct buffer *out) {
+void api_write_model(const struct api_model *model, struct buffer *out) {
   buffer_add_text(out, "{\"id\":");
-  api_json_write_string(out, str_of(name));
+  api_json_write_string(out, str_of(model->name));
   buffer_print(
       out, ",\"object\":\"model\",\"created\":%llu,\"owned_by\":\"motley\",\"max_model_len\":%d}",
-      (unsigned long long)created_s, config->context);
+      (unsigned long long)model->created_s, model->context);
 }
 
 // The list OpenAI's /v1/models gives.
-void api_write_models(const char *const *names, const struct model_config *const *configs,
-                      int count, uint64_t created_s, struct buffer *out) {
+void api_write_models(const struct api_model *models, int count, struct buffer *out) {
   buffer_add_text(out, "{\"object\":\"list\",\"data\":[");
   for (int i = 0; i < count; i++) {
     if (i > 0) buffer_add_char(out, ',');
-    api_write_model(names[i], configs[i], created_s, out);
+    api_write_model(&models[i], out);
   }
   buffer_add_text(out, "]}");
 }

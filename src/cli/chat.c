@@ -167,7 +167,8 @@ static void set_number(const char *argument, double low, double high, double *ta
     fprintf(stderr, "give a number from %g to %g\n", low, high);
 }
 static void command_temp(struct talk *t, const char *argument) {
-  set_number(argument, 0, GENERATE_TEMPERATURE_MAX, &t->options->temperature);
+  const struct sampling_range *range = sampling_range("temperature");
+  set_number(argument, range->low, range->high, &t->options->temperature);
 }
 static void command_tokens(struct talk *t, const char *argument) {
   double value = (double)t->options->max_tokens;

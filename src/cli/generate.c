@@ -36,8 +36,8 @@ void generate_arm_interrupt(void) {
   sigaction(SIGINT, &action, NULL);
 }
 
-static struct engine_sampling sampling_of(const struct generate_options *o) {
-  struct engine_sampling s = engine_sampling_default();
+static struct sampling sampling_of(const struct generate_options *o) {
+  struct sampling s = sampling_default();
   s.temperature = (float)o->temperature;
   s.top_k = (int)o->top_k;
   s.top_p = (float)o->top_p;

@@ -9,8 +9,6 @@
 #include "cli/cli.h"
 #include "model/chat.h"
 
-#define GENERATE_TEMPERATURE_MAX 2  // as in the API
-
 struct generate_options {
   const char *system, *stop;  // NULL = none
   int64_t max_tokens;         // 0 = until the context is full

@@ -95,6 +95,9 @@ static bool run_once(const struct run *r, const struct cli_runtime *rt, struct e
   return done;
 }
 
+// The last two columns of an option's row.
+#define RANGE(name) sampling_range(name)->low, sampling_range(name)->high
+
 static int run_main(const struct cli_command *self, int argc, char **argv) {
   struct run r = {.generate = generate_options_default()};
   struct cli_model_options *m = &r.model;
@@ -106,16 +109,16 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
       {"system", 's', CLI_TEXT, "TEXT", "system message of the chat", &g->system, 0, 0},
       {"tokens", 'n', CLI_INTEGER, "N", "most tokens to generate (default 256; 0 = no limit)",
        &g->max_tokens, 0, 1 << 24},
-      {"temp", 0, CLI_NUMBER, "T", "temperature (default 0.8; 0 = greedy)", &g->temperature, 0,
-       GENERATE_TEMPERATURE_MAX},
-      {"top-k", 0, CLI_INTEGER, "K", "only the K likeliest tokens (0 = off)", &g->top_k, 0,
-       1 << 24},
+      {"temp", 0, CLI_NUMBER, "T", "temperature (default 0.8; 0 = greedy)", &g->temperature,
+       RANGE("temperature")},
+      {"top-k", 0, CLI_INTEGER, "K", "only the K likeliest tokens (0 = off)", &g->top_k,
+       RANGE("top_k")},
       {"top-p", 0, CLI_NUMBER, "P", "only the likeliest tokens up to this mass (default 0.95)",
-       &g->top_p, 0.0001, 1},
-      {"min-p", 0, CLI_NUMBER, "P", "drop tokens below this share of the likeliest", &g->min_p, 0,
-       1},
+       &g->top_p, RANGE("top_p")},
+      {"min-p", 0, CLI_NUMBER, "P", "drop tokens below this share of the likeliest", &g->min_p,
+       RANGE("min_p")},
       {"repeat-penalty", 0, CLI_NUMBER, "R", "penalty for tokens seen (1 = off)",
-       &g->repetition_penalty, 0.01, 100},
+       &g->repetition_penalty, RANGE("repetition_penalty")},
       {"stop", 0, CLI_TEXT, "TEXT", "stop before this text", &g->stop, 0, 0},
       {"seed", 0, CLI_INTEGER, "S", "seed of the sampler (default: a new one each time)", &g->seed,
        -1e15, 1e15},

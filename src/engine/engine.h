@@ -15,12 +15,11 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/sampling.h"
 #include "base/world.h"
 #include "model/model.h"
 
 #define ENGINE_STREAM_EVENTS 64  // buffered events per stream
-#define ENGINE_TOP_LOGPROBS 20   // most alternatives reported per token (OpenAI's limit)
-#define ENGINE_STOPS 16          // stop strings per request
 
 struct engine_options {
   int context;    // longest sequence, 0 = the model's own, capped by what the cache holds
@@ -38,35 +37,18 @@ struct engine_options {
   void *wake_context;
 };
 
-struct engine_sampling {
-  float temperature;  // 0 = greedy (lowest id wins ties)
-  int top_k;          // 0 = off
-  float top_p;        // 1 = off
-  float min_p;        // 0 = off: keep tokens with p >= min_p * max p
-  // 1 = off: logits of seen tokens (whole prompt and answer) divided (positive) or multiplied
-  // (negative)
-  float repetition_penalty;
-  // OpenAI's: subtracted from logits of tokens generated so far
-  float presence_penalty, frequency_penalty;
-  uint64_t seed;
-  int bias_count;
-  const int32_t *bias_ids;   // logit bias: added before everything else
-  const float *bias_values;  // -100 .. 100
-};
-struct engine_sampling engine_sampling_default(void);  // temperature 1, everything else off, seed 0
-
 struct engine_request {  // borrowed for engine_submit only; copied
   const int32_t *prompt;
   int prompt_count;  // 1 .. context-1
   int max_tokens;    // 0 = until the context is full
-  struct engine_sampling sampling;
+  struct sampling sampling;
   int stop_count;
   // Generation ends before the one that is complete first (of several the longest); never shown.
   // 1 to 1024 bytes of valid UTF-8 each.
   const struct str *stops;
   bool ignore_end;    // go on past end-of-generation tokens (benchmarks)
   bool show_special;  // put control tokens into the text
-  int top_logprobs;   // -1 = no logprobs, 0..ENGINE_TOP_LOGPROBS alternatives
+  int top_logprobs;   // -1 = no logprobs, 0..SAMPLING_TOP_LOGPROBS alternatives
 };
 
 enum engine_event_kind { EVENT_TOKEN, EVENT_END };
@@ -87,7 +69,7 @@ struct engine_event {
   struct str text;  // valid until the next engine_stream_next or free
   float logprob;    // when asked for
   int top_count;
-  struct engine_logprob top[ENGINE_TOP_LOGPROBS];  // best first; ties: lowest id first
+  struct engine_logprob top[SAMPLING_TOP_LOGPROBS];  // best first; ties: lowest id first
   // EVENT_END
   enum engine_finish finish;
   int prompt_tokens, generated_tokens, cached_tokens;  // cached: prompt tokens whose KV was shared

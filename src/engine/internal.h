@@ -102,7 +102,7 @@ struct sampler {
   int32_t *counts;         // [vocabulary], all 0 between calls
 };
 struct sampler_input {
-  const struct engine_sampling *sampling;
+  const struct sampling *sampling;
   const float *logits;    // [vocabulary]
   const int32_t *tokens;  // [count] prompt, then what was generated
   int count, prompt_count;
@@ -122,8 +122,6 @@ bool engine_request_check(const struct engine_request *r, int context,
 
 // ---------------------------------------------------------------------------------------- text
 
-#define ENGINE_STOP_BYTES 1024  // longest stop string; bounds what is held back
-
 // Decoded text that was not handed out yet.
 struct held_text {
   struct buffer text;
@@ -142,7 +140,7 @@ struct sequence {
   uint64_t arrival;              // order of submission; smaller = older
   struct engine_stream *stream;  // guarded by lock; NULL = the consumer is gone
   struct arena memory;           // of the copied request
-  struct engine_sampling sampling;
+  struct sampling sampling;
   struct str *stops;
   int stop_count, top_logprobs;
   bool ignore_end, show_special;

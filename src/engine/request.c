@@ -2,51 +2,14 @@
 //
 // request.c: a request checked, and made into a sequence.
 //
-// Every number of a request has a row in `rules`: its name, where it lies in struct
-// engine_sampling, and what it may be.  A refusal names the field as the header does, the value,
-// and the range.
+// The ranges of sampling numbers are those of base/sampling.h.  A refusal names the field as the
+// header does, the value, and the range.
 
-#include <math.h>
 #include <string.h>
 
 #include "engine/internal.h"
 
-struct engine_sampling engine_sampling_default(void) {
-  return (struct engine_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-}
-
 // ---- checks
-
-struct number_rule {
-  const char *name;
-  size_t offset;  // of the float in struct engine_sampling
-  float low, high;
-  bool above;  // low itself is refused
-};
-static const struct number_rule rules[] = {
-    {"temperature", offsetof(struct engine_sampling, temperature), 0, 1000, false},
-    {"top_p", offsetof(struct engine_sampling, top_p), 0, 1, true},
-    {"min_p", offsetof(struct engine_sampling, min_p), 0, 1, false},
-    {"repetition_penalty", offsetof(struct engine_sampling, repetition_penalty), 0, 100, true},
-    {"presence_penalty", offsetof(struct engine_sampling, presence_penalty), -100, 100, false},
-    {"frequency_penalty", offsetof(struct engine_sampling, frequency_penalty), -100, 100, false},
-};
-
-// Written so that NaN, which compares with nothing, is refused.
-static bool check_numbers(const struct engine_sampling *s, struct error *e) {
-  for (size_t i = 0; i < COUNT_OF(rules); i++) {
-    const struct number_rule *r = &rules[i];
-    float value;
-    memcpy(&value, (const char *)s + r->offset, sizeof value);
-    if (value >= r->low && value <= r->high && !(r->above && value == r->low)) continue;
-    return error_set(e, ERROR_INPUT, "%s: %g is out of range; choose a number %s %g and at most %g",
-                     r->name, (double)value, r->above ? "above" : "of at least", (double)r->low,
-                     (double)r->high);
-  }
-  if (s->top_k < 0)
-    return error_set(e, ERROR_INPUT, "top_k: %d is negative; choose 0 (off) or more", s->top_k);
-  return true;
-}
 
 // An id out of range would read outside of the embedding.
 static bool check_ids(const char *name, const int32_t *ids, int count, int vocabulary,
@@ -60,17 +23,12 @@ static bool check_ids(const char *name, const int32_t *ids, int count, int vocab
   return true;
 }
 
-// Counts first: the arrays are read only when they may be that long.
-static bool check_bias(const struct engine_sampling *s, int vocabulary, struct error *e) {
+// The count first: the arrays are read only when they may be that long.
+static bool check_sampling(const struct sampling *s, int vocabulary, struct error *e) {
   if (s->bias_count < 0 || s->bias_count > vocabulary)
     return error_set(e, ERROR_INPUT, "logit_bias: %d entries; at most one for each of %d tokens",
                      s->bias_count, vocabulary);
-  for (int i = 0; i < s->bias_count; i++) {
-    if (s->bias_values[i] >= -100 && s->bias_values[i] <= 100) continue;
-    return error_set(e, ERROR_INPUT, "logit_bias[%d]: %g is out of range; choose -100 to 100", i,
-                     (double)s->bias_values[i]);
-  }
-  return check_ids("logit_bias", s->bias_ids, s->bias_count, vocabulary, e);
+  return sampling_check(s, e) && check_ids("logit_bias", s->bias_ids, s->bias_count, vocabulary, e);
 }
 
 // Text is given out in whole characters, so a stop string that is none could never be met.
@@ -85,14 +43,14 @@ static bool utf8_valid(struct str s) {
 
 // Lengths are bounded since so much text may have to be held back.
 static bool check_stops(const struct engine_request *r, struct error *e) {
-  if (r->stop_count < 0 || r->stop_count > ENGINE_STOPS)
+  if (r->stop_count < 0 || r->stop_count > SAMPLING_STOPS)
     return error_set(e, ERROR_INPUT, "stop: %d strings; at most %d are allowed", r->stop_count,
-                     ENGINE_STOPS);
+                     SAMPLING_STOPS);
   for (int i = 0; i < r->stop_count; i++) {
     size_t length = r->stops[i].length;
-    if (length == 0 || length > ENGINE_STOP_BYTES)
+    if (length == 0 || length > SAMPLING_STOP_BYTES)
       return error_set(e, ERROR_INPUT, "stop[%d]: %zu bytes long; choose 1 to %d", i, length,
-                       ENGINE_STOP_BYTES);
+                       SAMPLING_STOP_BYTES);
     if (!utf8_valid(r->stops[i])) return error_set(e, ERROR_INPUT, "stop[%d]: not valid UTF-8", i);
   }
   return true;
@@ -112,10 +70,10 @@ static bool check_lengths(const struct engine_request *r, int context, int posit
   if (r->max_tokens < 0)
     return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more",
                      r->max_tokens);
-  if (r->top_logprobs < -1 || r->top_logprobs > ENGINE_TOP_LOGPROBS)
+  if (r->top_logprobs < -1 || r->top_logprobs > SAMPLING_TOP_LOGPROBS)
     return error_set(e, ERROR_INPUT,
                      "top_logprobs: %d is out of range; choose 0 to %d (-1 for none)",
-                     r->top_logprobs, ENGINE_TOP_LOGPROBS);
+                     r->top_logprobs, SAMPLING_TOP_LOGPROBS);
   return true;
 }
 
@@ -125,15 +83,14 @@ bool engine_request_check(const struct engine_request *r, int context,
   int vocabulary = backend->vocabulary;
   return check_lengths(r, context, backend->positions, e) &&
          check_ids("prompt", r->prompt, r->prompt_count, vocabulary, e) &&
-         check_numbers(&r->sampling, e) && check_bias(&r->sampling, vocabulary, e) &&
-         check_stops(r, e);
+         check_sampling(&r->sampling, vocabulary, e) && check_stops(r, e);
 }
 
 // ---- the sequence
 
 // What the request points to; the numbers came along with the struct.
 static void copy_lists(struct sequence *s, const struct engine_request *r) {
-  struct engine_sampling *sampling = &s->sampling;
+  struct sampling *sampling = &s->sampling;
   size_t biases = (size_t)sampling->bias_count;
   sampling->bias_ids =
       (void *)arena_copy(&s->memory, sampling->bias_ids, biases * sizeof *sampling->bias_ids);

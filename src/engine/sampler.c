@@ -222,7 +222,7 @@ static void repeat_penalty(struct sampler *s, const struct sampler_input *in) {
 
 // First counts, then subtracts once a token and clears its count on the way.
 static void answer_penalties(struct sampler *s, const struct sampler_input *in) {
-  const struct engine_sampling *p = in->sampling;
+  const struct sampling *p = in->sampling;
   if (p->presence_penalty == 0 && p->frequency_penalty == 0) return;
   for (int i = in->prompt_count; i < in->count; i++) s->counts[in->tokens[i]]++;
   for (int i = in->prompt_count; i < in->count; i++) {
@@ -235,7 +235,7 @@ static void answer_penalties(struct sampler *s, const struct sampler_input *in) 
 
 // True when something may have changed.
 static bool adjust(struct sampler *s, const struct sampler_input *in) {
-  const struct engine_sampling *p = in->sampling;
+  const struct sampling *p = in->sampling;
   for (int i = 0; i < p->bias_count; i++) s->scores[p->bias_ids[i]] += p->bias_values[i];
   repeat_penalty(s, in);
   answer_penalties(s, in);
@@ -288,7 +288,7 @@ static struct cut cut_top_p(struct sampler *s, double top_p, double total) {
 }
 
 // Filters one after the other; returns the weight of what is left.
-static double filter(struct sampler *s, const struct engine_sampling *p, double total) {
+static double filter(struct sampler *s, const struct sampling *p, double total) {
   if (p->top_k > 0 && p->top_k < s->vocabulary) total = drop(s, cut_top_k(s, p->top_k), 0);
   if (p->top_p < 1) total = drop(s, cut_top_p(s, (double)p->top_p, total), 0);
   // Weights are relative to the best token's, 1.
@@ -327,7 +327,7 @@ static void list_top(struct sampler *s, int count, double normaliser, struct eng
 // The raw logits are looked at before they are adjusted: log-probabilities are about them.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e) {
-  const struct engine_sampling *p = in->sampling;
+  const struct sampling *p = in->sampling;
   double normaliser = 0;
   load_scores(s, in->logits);
   int32_t best = best_token(s, in->count - 1, e);

@@ -51,10 +51,14 @@ static void drop_answers(struct server_call *c) {
     engine_stream_free(c->streams[i]);
     api_choice_clear(&c->choices[i]);
   }
-  memory_free(c->streams);
-  memory_free(c->choices);
+  for (int i = 0; c->echoes && i < c->request.prompt_count; i++) buffer_clear(&c->echoes[i]);
+  void *lists[] = {c->streams, c->choices, c->counters, c->echoes, c->echo};
+  for (size_t i = 0; i < COUNT_OF(lists); i++) memory_free(lists[i]);
   c->streams = NULL;
   c->choices = NULL;
+  c->counters = NULL;
+  c->echoes = NULL;
+  c->echo = NULL;
   c->count = c->unfinished = 0;
 }
 
@@ -169,15 +173,17 @@ static void begin_stream(struct server_call *c) {
 static bool pass_on(struct server_call *c, int index, const struct engine_event *event) {
   struct buffer *out = &c->server->scratch;
   struct api_choice *choice = &c->choices[index];
+  struct api_event told;
   assert(c->streams[index] && !choice->finished);
   if (is_failure(event)) return fail_with_event(c, event), false;
+  server_map_event(c->tokenizer, &c->counters[index], c->request.top_logprobs >= 0, event, &told);
   if (c->request.stream) {
     begin_stream(c);
     out->length = 0;
-    api_write_chunk(&c->response, choice, index, event, out);
+    api_write_chunk(&c->response, choice, index, &told, out);
     c->blocked = !net_http_write(c->exchange, buffer_str(out));
   } else {
-    api_choice_add(&c->response, choice, event);
+    api_choice_add(&c->response, choice, &told);
   }
   bool end = event->kind == EVENT_END;
   if (end) end_choice(c, index, event);
@@ -216,29 +222,13 @@ static bool check_model_name(struct server_call *c, struct api_error *e) {
                        served);
 }
 
-static bool submit_error(const struct error *why, struct api_error *e) {
-  if (why->kind == ERROR_BUSY)
-    return api_error_set(e, 429, "rate_limit_error", "engine_busy", NULL, "%s", why->text);
-  if (why->kind == ERROR_INPUT)
-    return api_error_set(e, 400, "invalid_request_error", "", NULL, "%s", why->text);
-  return api_error_set(e, 500, "server_error", "", NULL, "%s", why->text);
-}
-
-// Every answer has a seed of its own: the given one, the next one, and so on.
 static bool submit(struct server_call *c, const struct server_model *m, int index,
                    const struct token_list *ids, struct api_error *e) {
-  const struct api_request *r = &c->request;
   struct error why = {0};
-  struct engine_request request = {.prompt = ids->ids,
-                                   .prompt_count = (int)ids->count,
-                                   .max_tokens = r->max_tokens,
-                                   .sampling = r->sampling,
-                                   .stop_count = r->stop_count,
-                                   .stops = r->stops,
-                                   .top_logprobs = r->top_logprobs};
-  request.sampling.seed += (uint64_t)index;
+  struct engine_request request = server_map_request(&c->request, ids, index);
+  server_counter_resume(&c->counters[index], c->tokenizer, ids->ids[ids->count - 1]);
   c->streams[index] = engine_submit(m->engine, &request, notify, c, &why);
-  return c->streams[index] || submit_error(&why, e);
+  return c->streams[index] || server_map_error(&why, e);
 }
 
 // One prompt for its n answers; the engine finds their common pages itself.
@@ -307,13 +297,25 @@ static bool start_preparing(struct server_call *c, struct api_error *e) {
 static void describe_response(struct server_call *c, const struct server_model *m) {
   struct server *s = c->server;
   const struct world *w = s->world;
-  c->response = (struct api_response){.request = &c->request,
-                                      .tokenizer = model_tokenizer(m->model),
-                                      .model = s->model_name,
-                                      .created_s = server_wall_ms(s) / 1000};
+  c->tokenizer = model_tokenizer(m->model);
+  c->response = (struct api_response){
+      .request = &c->request, .model = s->model_name, .created_s = server_wall_ms(s) / 1000};
   snprintf(c->response.id, sizeof c->response.id, "%s-%016llx",
            c->request.chat ? "chatcmpl" : "cmpl", (unsigned long long)world_random(w));
   if (!c->request.seed_given) c->request.sampling.seed = world_random(w);
+}
+
+// What all answers to a prompt show of it.
+static void make_echo(struct server_call *c) {
+  size_t prompts = (size_t)c->request.prompt_count;
+  if (!c->request.echo) return;
+  c->echoes = memory_new(prompts * sizeof *c->echoes);
+  c->echo = memory_new(prompts * sizeof *c->echo);
+  for (size_t i = 0; i < prompts; i++) {
+    server_map_echo(c->tokenizer, &c->request, (int)i, &c->echoes[i]);
+    c->echo[i] = buffer_str(&c->echoes[i]);
+  }
+  c->response.echo = c->echo;
 }
 
 static bool start(struct server_call *c, const struct server_model *m, struct api_error *e) {
@@ -326,6 +328,8 @@ static bool start(struct server_call *c, const struct server_model *m, struct ap
   c->count = c->unfinished = c->request.prompt_count * c->request.choices;
   c->choices = memory_new((size_t)c->count * sizeof *c->choices);
   c->streams = memory_new((size_t)c->count * sizeof *c->streams);
+  c->counters = memory_new((size_t)c->count * sizeof *c->counters);
+  make_echo(c);
   return start_preparing(c, e);
 }
 

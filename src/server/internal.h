@@ -98,6 +98,30 @@ void server_status_write(struct server *s, struct buffer *out);
 // Answers 200, 304 or 404 for the path of the request.
 void server_assets_answer(struct server *s, struct net_exchange *x, enum server_route route);
 
+// ---- map.c: between the structs of src/api and those of src/engine
+
+// What answer number `index` of the prompt `ids` asks of the engine; borrows from both.
+struct engine_request server_map_request(const struct api_request *r, const struct token_list *ids,
+                                         int index);
+// An error of engine_submit as a client sees it; returns false.
+bool server_map_error(const struct error *why, struct api_error *e);
+
+// Follows the text of one answer, to tell how many characters begin in each token.
+struct server_counter {
+  struct detokenizer detokenizer;
+};
+// The text goes on behind token `last`, the end of a prompt.
+void server_counter_resume(struct server_counter *c, const struct tokenizer *t, int32_t last);
+// The characters of the shown text that begin in the next token.
+int server_counter_add(struct server_counter *c, const struct tokenizer *t, int32_t id);
+// *to borrows from *from and from the tokenizer.  Not for ends that failed.  The counter is used
+// with logprobs only.
+void server_map_event(const struct tokenizer *t, struct server_counter *c, bool logprobs,
+                      const struct engine_event *from, struct api_event *to);
+// Appends what `echo` shows of a prompt of /v1/completions.
+void server_map_echo(const struct tokenizer *t, const struct api_request *r, int prompt,
+                     struct buffer *out);
+
 // ---- call.c: a completion under way
 
 // Calls are kept and used again until the server is freed, so that a late signal of the engine's
@@ -109,12 +133,16 @@ struct server_call {
   enum server_route route;
   struct api_request request;
   struct api_response response;
-  int count, unfinished;           // choices: prompts times n; those without an end yet
-  struct api_choice *choices;      // [count]
-  struct engine_stream **streams;  // [count]; NULL before it was submitted and after its end
-  bool begun;                      // the head of a stream is out
-  bool blocked;                    // the client takes no more: waits for `drained`
-  struct preparation {             // from the request to its ids, on a thread of server.work
+  const struct tokenizer *tokenizer;  // the model's
+  int count, unfinished;              // choices: prompts times n; those without an end yet
+  struct api_choice *choices;         // [count]
+  struct server_counter *counters;    // [count]
+  struct buffer *echoes;              // [prompts] with `echo`, else NULL
+  struct str *echo;                   // [prompts] the same, as the response borrows it
+  struct engine_stream **streams;     // [count]; NULL before it was submitted and after its end
+  bool begun;                         // the head of a stream is out
+  bool blocked;                       // the client takes no more: waits for `drained`
+  struct preparation {                // from the request to its ids, on a thread of server.work
     struct work_job job;
     bool open;               // submitted, and its end not seen: request and this are the worker's
     uint64_t wall_ms;        // of the request

@@ -178,19 +178,23 @@ static void answer_status(struct server *s, struct net_exchange *x) {
 }
 
 // Under the name the server was given, which need not be the one in the file.
-static void answer_models(struct server *s, struct net_exchange *x) {
+static struct api_model served_model(const struct server *s) {
   const struct server_model *m = atomic_load(&s->model);
-  const struct model_config *config = model_config(m->model);
-  const char *name = s->model_name;
+  return (struct api_model){.name = s->model_name,
+                            .context = model_config(m->model)->context,
+                            .created_s = m->attached_s};
+}
+
+static void answer_models(struct server *s, struct net_exchange *x) {
+  struct api_model model = served_model(s);
   struct buffer text = {0};
-  api_write_models(&name, &config, 1, m->attached_s, &text);
+  api_write_models(&model, 1, &text);
   server_answer_json(s, x, ROUTE_MODELS, 200, buffer_str(&text));
   buffer_clear(&text);
 }
 
 // Names may contain slashes, so everything behind the prefix is the name.
 static void answer_model(struct server *s, struct net_exchange *x) {
-  const struct server_model *m = atomic_load(&s->model);
   struct str path = net_http_path(x), prefix = str_of(server_route_name(ROUTE_MODEL));
   struct str name = {path.data + prefix.length, path.length - prefix.length};
   struct buffer text = {0};
@@ -201,7 +205,8 @@ static void answer_model(struct server *s, struct net_exchange *x) {
                   (int)(name.length < 100 ? name.length : 100), name.data, s->model_name);
     return server_answer_error(s, x, ROUTE_MODEL, &e);
   }
-  api_write_model(s->model_name, model_config(m->model), m->attached_s, &text);
+  struct api_model model = served_model(s);
+  api_write_model(&model, &text);
   server_answer_json(s, x, ROUTE_MODEL, 200, buffer_str(&text));
   buffer_clear(&text);
 }

@@ -39,7 +39,7 @@ static void describe_prompts(const struct api_request *r, struct buffer *out) {
   }
 }
 
-static void describe_sampling(const struct engine_sampling *s, struct buffer *out) {
+static void describe_sampling(const struct sampling *s, struct buffer *out) {
   const struct {
     const char *name;
     float value, usual;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// test_responses.c: events of the engine in, the exact bytes a client gets out, in the order of
+// test_responses.c: events of an answer in, the exact bytes a client gets out, in the order of
 // members that OpenAI's own server uses.
 //
-// The tokenizer has eight tokens, two of which are parts of the character "é"; the events are
-// written by hand.
+// The events are written by hand.
 
 #include "support/check.h"
 
@@ -12,30 +11,11 @@
 
 #include "api/api.h"
 
-#define TOKEN(n, t, l) \
-  { .kind = EVENT_TOKEN, .id = (n), .text = {(t), sizeof(t) - 1}, .logprob = (l) }
-
-static struct tokenizer *tiny_tokenizer(void) {
-  static const struct str texts[] = {STR("<unk>"), STR("<s>"),    STR("</s>"),   STR("▁Hi"),
-                                     STR("▁the"),  STR("<0xC3>"), STR("<0xA9>"), STR("\"")};
-  static const int32_t types[] = {TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_CONTROL, TOKEN_NORMAL,
-                                  TOKEN_NORMAL,  TOKEN_BYTE,    TOKEN_BYTE,    TOKEN_NORMAL};
-  struct tokenizer_source source = {.kind = TOKENIZER_SPM,
-                                    .count = COUNT_OF(texts),
-                                    .texts = texts,
-                                    .types = types,
-                                    .bos = 1,
-                                    .eos = 2,
-                                    .eot = -1,
-                                    .unknown = 0};
-  struct error e;
-  struct tokenizer *t = tokenizer_new(&source, &e);
-  if (!t) fail_msg("%s", e.text);
-  return t;
-}
+// The tokens of the tests by number; 5 and 6 are the two bytes of "é".
+static const struct str tokens[] = {STR("<unk>"), STR("<s>"),  STR("</s>"), STR(" Hi"),
+                                    STR(" the"),  STR("\xC3"), STR("\xA9"), STR("\"")};
 
 struct fixture {
-  struct tokenizer *tokenizer;
   struct api_request request;
   struct api_response response;
   struct buffer out;
@@ -43,10 +23,9 @@ struct fixture {
 
 static void start(struct fixture *f, bool chat, const char *body) {
   struct api_error e;
-  *f = (struct fixture){.tokenizer = tiny_tokenizer()};
+  *f = (struct fixture){0};
   if (!api_request_parse(str_of(body), chat, 8, &f->request, &e)) fail_msg("%s", e.error.text);
   f->response = (struct api_response){.request = &f->request,
-                                      .tokenizer = f->tokenizer,
                                       .id = "chatcmpl-1",
                                       .model = "m\"1",
                                       .created_s = 1700000000,
@@ -58,7 +37,6 @@ static void end(struct fixture *f, const char *expected) {
   assert_string_equal(f->out.data, expected);
   buffer_clear(&f->out);
   api_request_clear(&f->request);
-  tokenizer_free(f->tokenizer);
 }
 
 #define CHAT "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]"
@@ -73,12 +51,14 @@ static void end(struct fixture *f, const char *expected) {
   ",\"prompt_tokens_details\":{\"cached_tokens\":2}}"
 
 // "Hi", then "é" whose first byte is held back, then a quote, then the end.
-static const struct engine_event answer[] = {
-    TOKEN(3, "Hi", -0.5f),
-    TOKEN(5, "", -1),
-    TOKEN(6, "é", -0.25f),
-    TOKEN(7, "\"", -2),
-    {.kind = EVENT_END, .finish = FINISH_STOP, .generated_tokens = 4, .text = {"", 0}}};
+#define TOKEN(bytes, text, logprob, count) \
+  { API_TOKEN, STR(text), {STR(bytes), logprob}, count, 0, {{{0}, 0}}, 0, 0 }
+static const struct api_event answer[] = {
+    TOKEN(" Hi", "Hi", -0.5f, 3),
+    TOKEN("\xC3", "", -1, 1),
+    TOKEN("\xA9", "é", -0.25f, 0),
+    TOKEN("\"", "\"", -2, 1),
+    {.kind = API_END, .finish = API_FINISH_STOP, .generated_tokens = 4}};
 
 static void whole_chat(void **state) {
   (void)state;
@@ -87,8 +67,10 @@ static void whole_chat(void **state) {
   start(&f, true, CHAT ",\"n\":2}");
   for (size_t i = 0; i < COUNT_OF(answer); i++)
     api_choice_add(&f.response, &choices[0], &answer[i]);
-  struct engine_event cut = {
-      .kind = EVENT_END, .finish = FINISH_LENGTH, .generated_tokens = 1, .text = {"\xC3\n\x01", 3}};
+  struct api_event cut = {.kind = API_END,
+                          .finish = API_FINISH_LENGTH,
+                          .generated_tokens = 1,
+                          .text = {"\xC3\n\x01", 3}};
   api_choice_add(&f.response, &choices[1], &cut);
   api_write_response(&f.response, choices, 2, &f.out);
   for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
@@ -103,11 +85,11 @@ static void whole_chat_with_logprobs(void **state) {
   (void)state;
   struct fixture f;
   struct api_choice choice = {0};
-  struct engine_event first = answer[0], byte = answer[1];
+  struct api_event first = answer[0], byte = answer[1];
   start(&f, true, CHAT ",\"logprobs\":true,\"top_logprobs\":2}");
   first.top_count = 2;
-  first.top[0] = (struct engine_logprob){3, -0.5f};
-  first.top[1] = (struct engine_logprob){4, -INFINITY};
+  first.top[0] = (struct api_token){tokens[3], -0.5f};
+  first.top[1] = (struct api_token){tokens[4], -INFINITY};
   api_choice_add(&f.response, &choice, &first);
   api_choice_add(&f.response, &choice, &byte);
   api_choice_add(&f.response, &choice, &answer[4]);
@@ -129,9 +111,9 @@ static void whole_completion_with_logprobs(void **state) {
   struct api_choice choice = {0};
   start(&f, false, "{\"prompt\":\"Say\",\"logprobs\":1}");
   for (size_t i = 0; i < COUNT_OF(answer); i++) {
-    struct engine_event event = answer[i];
-    event.top_count = event.kind == EVENT_TOKEN;
-    event.top[0] = (struct engine_logprob){4, -0.125f};
+    struct api_event event = answer[i];
+    event.top_count = event.kind == API_TOKEN;
+    event.top[0] = (struct api_token){tokens[4], -0.125f};
     api_choice_add(&f.response, &choice, &event);
   }
   api_write_response(&f.response, &choice, 1, &f.out);
@@ -148,7 +130,9 @@ static void echo_comes_first(void **state) {
   (void)state;
   struct fixture f;
   struct api_choice choices[2] = {0};
+  static const struct str echo[] = {STR(" Hi the"), STR("\"")};
   start(&f, false, "{\"prompt\":[[3,4],[7]],\"echo\":true}");
+  f.response.echo = echo;
   for (int i = 0; i < 2; i++) {
     api_choice_add(&f.response, &choices[i], &answer[0]);
     api_choice_add(&f.response, &choices[i], &answer[4]);
@@ -221,14 +205,13 @@ static void errors_and_models(void **state) {
       "data: {\"error\":{\"message\":\"no \\\"x\\\"\",\"type\":\"invalid_request_error\","
       "\"param\":null,\"code\":\"model_not_found\"}}\n\n");
   out.length = 0;
-  const struct model_config config = {.context = 2048};
-  const char *name = "tiny";
-  const struct model_config *configs = &config;
-  api_write_models(&name, &configs, 1, 7, &out);
+  const struct api_model models[] = {{"tiny", 2048, 7}, {"b\"", 1, 0}};
+  api_write_models(models, 2, &out);
   assert_string_equal(
       out.data,
       "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":7,"
-      "\"owned_by\":\"motley\",\"max_model_len\":2048}]}");
+      "\"owned_by\":\"motley\",\"max_model_len\":2048},{\"id\":\"b\\\"\",\"object\":\"model\","
+      "\"created\":0,\"owned_by\":\"motley\",\"max_model_len\":1}]}");
   buffer_clear(&out);
 }
 

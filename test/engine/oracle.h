@@ -37,7 +37,7 @@ static inline int oracle_occurrences(const int32_t *tokens, int count, int32_t i
 }
 
 static inline float oracle_adjusted(const struct sampler_input *in, int32_t id) {
-  const struct engine_sampling *p = in->sampling;
+  const struct sampling *p = in->sampling;
   float score = in->logits[id];
   for (int i = 0; i < p->bias_count; i++)
     if (p->bias_ids[i] == id) score += p->bias_values[i];
@@ -49,8 +49,7 @@ static inline float oracle_adjusted(const struct sampler_input *in, int32_t id) 
 }
 
 // How many of the best tokens all filters keep; t is sorted, its p are set.
-static inline int oracle_kept(const struct engine_sampling *s, const struct oracle_token *t,
-                              int count) {
+static inline int oracle_kept(const struct sampling *s, const struct oracle_token *t, int count) {
   int kept = s->top_k && s->top_k < count ? s->top_k : count;
   double total = 0, sum = 0;
   for (int i = 0; i < kept; i++) total += t[i].p;

@@ -40,7 +40,7 @@ static struct engine_request greedy(const int32_t *prompt, int count, int max_to
   struct engine_request r = {.prompt = prompt,
                              .prompt_count = count,
                              .max_tokens = max_tokens,
-                             .sampling = engine_sampling_default(),
+                             .sampling = sampling_default(),
                              .ignore_end = true,
                              .top_logprobs = -1};
   r.sampling.temperature = 0;
@@ -108,14 +108,14 @@ struct refusal {
 };
 static float bias_value;
 static int32_t bias_id;
-static struct str stop_list[ENGINE_STOPS + 1];
+static struct str stop_list[SAMPLING_STOPS + 1];
 static void no_prompt(struct engine_request *r) { r->prompt_count = 0; }
 static void long_prompt(struct engine_request *r) { r->prompt_count = 64; }
 static void negative_max(struct engine_request *r) { r->max_tokens = -1; }
 static void nan_temperature(struct engine_request *r) { r->sampling.temperature = NAN; }
 static void cold(struct engine_request *r) { r->sampling.temperature = -0.5f; }
 static void infinite(struct engine_request *r) { r->sampling.temperature = INFINITY; }
-static void no_top_p(struct engine_request *r) { r->sampling.top_p = 0; }
+static void low_top_p(struct engine_request *r) { r->sampling.top_p = -0.01f; }
 static void much_top_p(struct engine_request *r) { r->sampling.top_p = 1.5f; }
 static void bad_min_p(struct engine_request *r) { r->sampling.min_p = -0.1f; }
 static void bad_top_k(struct engine_request *r) { r->sampling.top_k = -3; }
@@ -140,9 +140,9 @@ static void stops(struct engine_request *r, int count, struct str first) {
 }
 static void stop_empty(struct engine_request *r) { stops(r, 1, STR("")); }
 static void stop_broken(struct engine_request *r) { stops(r, 1, STR("\xC3")); }
-static void stop_many(struct engine_request *r) { stops(r, ENGINE_STOPS + 1, STR("x")); }
+static void stop_many(struct engine_request *r) { stops(r, SAMPLING_STOPS + 1, STR("x")); }
 static void stop_long(struct engine_request *r) {
-  static const char text[ENGINE_STOP_BYTES + 1] = "x";
+  static const char text[SAMPLING_STOP_BYTES + 1] = "x";
   stops(r, 1, (struct str){text, sizeof text});
 }
 static void bad_token(struct engine_request *r) {
@@ -157,9 +157,9 @@ static const struct refusal refusals[] = {
     {"prompt[2]: token -1 does not exist; this model has tokens 0 to 39", bad_token},
     {"max_tokens: -1", negative_max},
     {"temperature: nan", nan_temperature},
-    {"temperature: -0.5 is out of range; choose a number of at least 0 and at most 1000", cold},
+    {"temperature: -0.5 is out of range; choose a number from 0 to 2", cold},
     {"temperature: inf", infinite},
-    {"top_p: 0 is out of range; choose a number above 0 and at most 1", no_top_p},
+    {"top_p: -0.01 is out of range; choose a number from 0 to 1", low_top_p},
     {"top_p: 1.5", much_top_p},
     {"min_p: -0.1", bad_min_p},
     {"top_k: -3", bad_top_k},

@@ -23,7 +23,7 @@ static void on_malloc(const volatile void *block, size_t size) {
 }
 static void on_free(const volatile void *block) { (void)block; }
 
-static const struct engine_sampling samplings[] = {
+static const struct sampling samplings[] = {
     {.temperature = 0, .top_p = 1, .repetition_penalty = 1},
     {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
     {.temperature = 1, .top_p = 0.9f, .repetition_penalty = 1.1f},

@@ -123,10 +123,8 @@ static void read_all(struct answer *a) {
 
 static void submit(struct engine *en, struct model *m, int which, struct answer *a) {
   int32_t prompt[CONTEXT];
-  struct engine_request r = {.prompt = prompt,
-                             .max_tokens = ANSWER,
-                             .ignore_end = true,
-                             .sampling = engine_sampling_default()};
+  struct engine_request r = {
+      .prompt = prompt, .max_tokens = ANSWER, .ignore_end = true, .sampling = sampling_default()};
   r.prompt_count = make_prompt(which, model_config(m)->vocabulary, prompt);
   r.sampling.temperature = which % 2 ? 1 : 0;
   r.sampling.seed = (uint64_t)which;

@@ -21,7 +21,7 @@ struct draw_case {
   float logits[ORACLE_VOCABULARY_MAX];
   int32_t tokens[64], bias_ids[8];
   float bias_values[8];
-  struct engine_sampling sampling;
+  struct sampling sampling;
   struct sampler_input in;
 };
 
@@ -37,8 +37,8 @@ static void fill_row(struct draw_case *c, int vocabulary, uint64_t *seed) {
 
 static void make_case(struct draw_case *c, int vocabulary, uint64_t *seed) {
   fill_row(c, vocabulary, seed);
-  c->sampling = engine_sampling_default();
-  struct engine_sampling *s = &c->sampling;
+  c->sampling = sampling_default();
+  struct sampling *s = &c->sampling;
   s->temperature = below(seed, 4) ? uniform(seed, 0.05f, 3) : 0;
   if (below(seed, 2)) s->top_k = 1 + below(seed, below(seed, 2) ? 10 : vocabulary + 3);
   if (below(seed, 2)) s->top_p = uniform(seed, 0.01f, 1);
@@ -91,7 +91,7 @@ static void draws_follow_the_probabilities(void **state) {
   int seen[COUNT] = {0};
   double total = 0;
   struct sampler sampler;
-  struct engine_sampling s = engine_sampling_default();
+  struct sampling s = sampling_default();
   s.temperature = 2;
   struct sampler_input in = {&s, logits, tokens, 1, 1, -1};
   for (int i = 0; i < COUNT; i++) logits[i] = (float)i * 0.7f - 2;
@@ -111,6 +111,31 @@ static void draws_follow_the_probabilities(void **state) {
   engine_sampler_clear(&sampler);
 }
 
+// The best token always remains; of equal ones the lowest id.
+static void no_top_p_keeps_the_best(void **state) {
+  (void)state;
+  enum { COUNT = 70, DRAWS = 200 };
+  float logits[COUNT];
+  int32_t tokens[1] = {0};
+  struct sampler sampler;
+  struct sampling s = sampling_default();
+  s.top_p = 0;
+  s.temperature = 2;
+  struct sampler_input in = {&s, logits, tokens, 1, 1, -1};
+  engine_sampler_init(&sampler, COUNT);
+  uint64_t random = 5;
+  for (int i = 0; i < DRAWS; i++) {
+    struct engine_event event;
+    struct error e;
+    for (int k = 0; k < COUNT; k++) logits[k] = (float)(k % 7) / 7;
+    logits[(i + 3) % COUNT] = logits[i % COUNT] = 1;
+    int best = (i + 3) % COUNT < i % COUNT ? (i + 3) % COUNT : i % COUNT;
+    assert_true(engine_sampler_pick(&sampler, &in, &random, &event, &e));
+    assert_int_equal(event.id, best);
+  }
+  engine_sampler_clear(&sampler);
+}
+
 static void logprobs_are_the_raw_softmax(void **state) {
   (void)state;
   static struct draw_case c;
@@ -121,7 +146,7 @@ static void logprobs_are_the_raw_softmax(void **state) {
   uint64_t seed = 3;
   for (int round = 0; round < 500; round++) {
     make_case(&c, VOCABULARY, &seed);
-    c.in.top_logprobs = below(&seed, ENGINE_TOP_LOGPROBS + 1);
+    c.in.top_logprobs = below(&seed, SAMPLING_TOP_LOGPROBS + 1);
     double total = 0;
     for (int i = 0; i < VOCABULARY; i++) {
       sorted[i] = (struct oracle_token){.id = i, .score = c.logits[i]};
@@ -148,7 +173,7 @@ static void fewer_tokens_than_alternatives(void **state) {
   (void)state;
   float logits[2] = {0, 0};
   int32_t tokens[1] = {0};
-  struct engine_sampling s = engine_sampling_default();
+  struct sampling s = sampling_default();
   struct sampler_input in = {&s, logits, tokens, 1, 1, 20};
   struct sampler sampler;
   engine_sampler_init(&sampler, 2);
@@ -178,7 +203,7 @@ static void bad_rows_are_named(void **state) {
   struct sampler sampler;
   engine_sampler_init(&sampler, 5);
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
-    struct engine_sampling s = engine_sampling_default();
+    struct sampling s = sampling_default();
     s.repetition_penalty = cases[i].repetition;
     s.bias_count = 1;
     s.bias_ids = bias_ids;
@@ -203,7 +228,7 @@ static void extremes_stay_inside(void **state) {
   struct sampler sampler;
   engine_sampler_init(&sampler, 6);
   for (size_t i = 0; i < COUNT_OF(temperatures); i++) {
-    struct engine_sampling s = engine_sampling_default();
+    struct sampling s = sampling_default();
     s.temperature = temperatures[i];
     s.top_p = 0.5f;
     struct sampler_input in = {&s, logits, tokens, 1, 1, 5};
@@ -220,6 +245,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(picks_what_full_sorts_pick),
       cmocka_unit_test(draws_follow_the_probabilities),
+      cmocka_unit_test(no_top_p_keeps_the_best),
       cmocka_unit_test(logprobs_are_the_raw_softmax),
       cmocka_unit_test(fewer_tokens_than_alternatives),
       cmocka_unit_test(bad_rows_are_named),

@@ -99,8 +99,8 @@ static void make_prompt(struct run *r, struct client *c, int most) {
 }
 
 static void make_sampling(struct run *r, struct client *c) {
-  struct engine_sampling *s = &c->request.sampling;
-  *s = engine_sampling_default();
+  struct sampling *s = &c->request.sampling;
+  *s = sampling_default();
   s->seed = random_next(&r->seed);
   s->temperature = below(r, 3) ? (float)below(r, 20) / 10 : 0;
   if (below(r, 3) == 0) s->top_k = below(r, VOCABULARY + 5);

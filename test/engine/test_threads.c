@@ -54,7 +54,7 @@ static struct engine_request make_request(struct consumer *c, int32_t *prompt) {
                              .prompt_count = count,
                              .ignore_end = true,
                              .max_tokens = 1 + (int)(random_next(&c->seed) % 100),
-                             .sampling = engine_sampling_default(),
+                             .sampling = sampling_default(),
                              .top_logprobs = -1};
   r.sampling.seed = c->seed;
   return r;
@@ -174,7 +174,7 @@ static void idle_is_asleep(void **state) {
                              .prompt_count = 3,
                              .ignore_end = true,
                              .top_logprobs = -1,
-                             .sampling = engine_sampling_default()};
+                             .sampling = sampling_default()};
   struct engine_stream *s = engine_submit(en, &r, NULL, NULL, &e);  // never read: its ring fills up
   struct engine_stats stats = {0};
   while (stats.generated_tokens < ENGINE_STREAM_EVENTS - 1) engine_stats_read(en, &stats);
@@ -215,10 +215,8 @@ static void freeing_waits_for_a_callback_under_way(void **state) {
   struct engine *en = engine_new_backend(&backend, &options, &e);
   assert_true(engine_start(en, &e));
   int32_t prompt[3] = {1, 2, 3};
-  struct engine_request r = {.prompt = prompt,
-                             .prompt_count = 3,
-                             .top_logprobs = -1,
-                             .sampling = engine_sampling_default()};
+  struct engine_request r = {
+      .prompt = prompt, .prompt_count = 3, .top_logprobs = -1, .sampling = sampling_default()};
   struct slow_bell *bell = calloc(1, sizeof *bell);
   struct engine_stream *s = engine_submit(en, &r, ring_slowly, bell, &e);
   while (!bell->called) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);

@@ -26,7 +26,7 @@ static void engine_text(struct fixture *f, const char *prompt, int max_tokens, f
   struct engine_request request = {.prompt = ids.ids,
                                    .prompt_count = (int)ids.count,
                                    .max_tokens = max_tokens,
-                                   .sampling = engine_sampling_default(),
+                                   .sampling = sampling_default(),
                                    .top_logprobs = -1};
   request.sampling.temperature = temperature;
   request.sampling.seed = seed;
