@@ -142,10 +142,10 @@ bool generate_encode_chat(const struct chat *chat, json_t *messages, struct toke
                           struct error *e) {
   const struct world *world = world_real();
   json_t *variables = json_pack("{s:O,s:b}", "messages", messages, "add_generation_prompt", 1);
-  struct buffer text = {0};
+  struct template_text text = {0};
   bool done = chat_render(chat, variables, world_wall_ms(world), &text, e);
-  if (done) chat_encode(chat, buffer_str(&text), ids);
-  buffer_clear(&text);
+  if (done) chat_encode(chat, &text, ids);
+  template_text_clear(&text);
   json_decref(variables);
   return done;
 }

@@ -3,7 +3,8 @@
 // model.c: the model that is served, as far as a request needs it: its template, its tokens, its
 // limits.
 //
-//   chat          messages ──template──▶ text ──tokenizer, special tokens known──▶ ids
+//   chat          messages ──template──▶ text ──tokenizer──▶ ids; only the template's own text
+//                                                             becomes special tokens
 //   completions   text ──tokenizer, special tokens are plain text──▶ ids, or ids as given
 
 #include "server/internal.h"
@@ -44,7 +45,7 @@ void server_model_free(struct server_model *m) {
 // Whatever goes wrong in a template is about these messages and this template: the client's to
 // know.
 static bool render(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
-                   struct buffer *out, struct api_error *e) {
+                   struct template_text *out, struct api_error *e) {
   struct error why = m->chat_error;
   if (!m->chat)
     return api_error_set(e, 400, "invalid_request_error", "no_chat_template", "messages",
@@ -77,10 +78,11 @@ static bool check_size(const struct server_model *m, struct str text, const char
 // A rendered conversation too long for any choice of tokens is refused before it is tokenised.
 static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                         struct token_list *out, struct api_error *e) {
-  struct buffer text = {0};
-  bool done = render(m, r, wall_ms, &text, e) && check_size(m, buffer_str(&text), "messages", e);
-  if (done) chat_encode(m->chat, buffer_str(&text), out);
-  buffer_clear(&text);
+  struct template_text text = {0};
+  bool done =
+      render(m, r, wall_ms, &text, e) && check_size(m, buffer_str(&text.bytes), "messages", e);
+  if (done) chat_encode(m->chat, &text, out);
+  template_text_clear(&text);
   return done;
 }
 

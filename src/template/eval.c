@@ -137,8 +137,9 @@ static struct value evaluate_sign(struct render *r, const struct node *node) {
   if (!value_is_number(v))
     return template_fail(r, ERROR_INPUT, "a sign needs a number, not %s", template_kind_name(v));
   if (node->kind == NODE_PLUS) return v.kind == VALUE_BOOL ? value_int(v.boolean) : v;
-  return v.kind == VALUE_FLOAT ? value_float(-v.real)
-                               : template_arithmetic(r, TOKEN_SUBTRACT, value_int(0), v);
+  if (v.kind != VALUE_FLOAT) return template_arithmetic(r, TOKEN_SUBTRACT, value_own_int(0), v);
+  v.real = -v.real;
+  return v;
 }
 
 // The first item that decides, or the last one.

@@ -8,6 +8,7 @@
 //
 //   tree.h      tokens, nodes, parser: lex.c, parse.c, parse_expression.c
 //   value.h     values and text: value.c, text.c, format.c, unicode.c
+//   origin.c    which bytes of a text are the template's own
 //   internal.h  rendering: eval.c, call.c, operators.c; and the tables of names: filters.c,
 //               methods.c, functions.c
 //
@@ -49,8 +50,10 @@ struct render {
   const struct template *t;
   struct template_limits limits;
   struct arena arena;
-  size_t memory;  // bytes handed out from the arena
-  struct buffer *out;
+  size_t memory;             // bytes handed out from the arena
+  struct text_block *texts;  // strings made in this rendering; newest first (origin.c)
+  const json_t *own;         // array of strings that are the template's; NULL = none
+  struct template_text *out;
   size_t out_start;  // bytes that were there before
   struct error *error;
   bool failed;
@@ -63,9 +66,9 @@ struct render {
 };
 
 // template_render with other limits than the usual ones.
-bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
-                            const struct template_limits *limits, struct buffer *out,
-                            struct error *e);
+bool template_render_within(const struct template *t, const json_t *variables, const json_t *own,
+                            uint64_t now_ms, const struct template_limits *limits,
+                            struct template_text *out, struct error *e);
 
 // ---- failing and limits
 
@@ -83,6 +86,16 @@ bool template_enter(struct render *r);
 void template_charge(struct render *r, size_t bytes);
 // Zeroed memory of the rendering; NULL when the limit is reached.
 void *template_allocate(struct render *r, size_t size);
+
+// ---- origins (origin.c)
+
+// Adds s, which fits, to r->out with the origin of each byte.
+void template_add_origins(struct render *r, struct str s);
+enum template_origin template_origin_at(const struct render *r, const char *byte);
+// Says of what was added since `mark` where it comes from.
+void template_set_origin(struct render *r, size_t mark, enum template_origin origin);
+// A string of the rendering with a copy of s.  origins: [s.length], NULL = all the template's own.
+struct str template_keep_text(struct render *r, struct str s, const uint8_t *origins);
 
 // ---- operators (operators.c)
 

@@ -27,7 +27,7 @@ struct lexer {
   size_t at;
   uint32_t line;
   bool line_start;  // the last tag ended with a newline, or nothing was read yet
-  struct arena *strings;
+  struct own_texts *texts;
   struct tokens *out;
   struct error *error;
 };
@@ -325,7 +325,7 @@ static bool lex_string(struct lexer *l) {
                                  quote);
   struct str text = {l->source.data + start, end - start};
   if (escaped) {
-    char *copy = arena_new(l->strings, text.length + 1);
+    char *copy = template_own_room(l->texts, text.length);
     size_t length = 0;
     if (!unescape(text, copy, &length))
       return template_syntax_error(
@@ -436,9 +436,9 @@ static bool lex_tag(struct lexer *l, struct str text) {
   return lex_tag_content(l, kind == '{' ? "}}" : "%}", kind == '{');
 }
 
-bool template_lex(struct str source, struct arena *strings, struct tokens *out, struct error *e) {
+bool template_lex(struct str source, struct own_texts *texts, struct tokens *out, struct error *e) {
   struct lexer l = {
-      .source = source, .line = 1, .line_start = true, .strings = strings, .out = out, .error = e};
+      .source = source, .line = 1, .line_start = true, .texts = texts, .out = out, .error = e};
   while (l.at < source.length) {
     struct str text = {source.data + l.at, text_length(rest_of(&l))};
     if (l.at + text.length == source.length) {

@@ -60,13 +60,15 @@ static struct value finish(struct render *r, struct value of, size_t mark) {
 
 typedef int case_map(uint32_t c, uint32_t out[3]);
 
-// One character may become several: ß is SS in capitals.
+// One character may become several: ß is SS in capitals.  Each has the origin of what it was.
 void template_add_mapped(struct render *r, struct str s, case_map *map) {
   uint32_t c, to[3];
   for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0 && !r->failed;
        at += length) {
+    size_t mark = template_mark(r);
     int count = map(c, to);
     for (int i = 0; i < count; i++) template_add_code_point(r, to[i]);
+    template_set_origin(r, mark, template_origin_at(r, s.data + at));
   }
 }
 
@@ -801,10 +803,10 @@ static int64_t loop_length(struct render *r, struct loop *loop) {
 }
 
 static struct value loop_index(struct render *r, struct loop *loop) {
-  return (void)r, value_int(loop->index0 + 1);
+  return (void)r, value_own_int(loop->index0 + 1);
 }
 static struct value loop_index0(struct render *r, struct loop *loop) {
-  return (void)r, value_int(loop->index0);
+  return (void)r, value_own_int(loop->index0);
 }
 static struct value loop_first(struct render *r, struct loop *loop) {
   return (void)r, value_bool(loop->index0 == 0);

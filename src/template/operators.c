@@ -116,6 +116,16 @@ static struct value arithmetic_reals(struct render *r, enum token_kind operator,
   return value_float(pow(a, b));
 }
 
+// Of two own numbers the result is own.
+static struct value arithmetic_numbers(struct render *r, enum token_kind operator, struct value a,
+                                       struct value b) {
+  bool whole = value_is_whole(a) && value_is_whole(b);
+  struct value v = whole ? arithmetic_wholes(r, operator, value_whole(a), value_whole(b))
+                         : arithmetic_reals(r, operator, value_real(a), value_real(b));
+  v.own = a.own && b.own;
+  return v;
+}
+
 // ---- text and lists
 
 // Text marked safe escapes what it is joined with.
@@ -172,10 +182,7 @@ static bool repeatable(struct value v) { return v.kind == VALUE_STRING || value_
 // operator.
 struct value template_arithmetic(struct render *r, enum token_kind operator, struct value a,
                                  struct value b) {
-  if (value_is_whole(a) && value_is_whole(b))
-    return arithmetic_wholes(r, operator, value_whole(a), value_whole(b));
-  if (value_is_number(a) && value_is_number(b))
-    return arithmetic_reals(r, operator, value_real(a), value_real(b));
+  if (value_is_number(a) && value_is_number(b)) return arithmetic_numbers(r, operator, a, b);
   if (operator== TOKEN_MODULO && a.kind == VALUE_STRING) return template_format_percent(r, a, b);
   if (a.kind == VALUE_UNDEFINED) return template_use_undefined(r, a);
   if (b.kind == VALUE_UNDEFINED) return template_use_undefined(r, b);

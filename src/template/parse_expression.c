@@ -278,7 +278,9 @@ static struct node *parse_string(struct parser *p) {
     buffer_add_str(&joined, text);
     while (template_peek(p)->kind == TOKEN_STRING)
       buffer_add_str(&joined, template_advance(p)->text);
-    text = (struct str){arena_copy(&p->t->arena, joined.data, joined.length), joined.length};
+    char *copy = template_own_room(&p->t->texts, joined.length);
+    memcpy(copy, buffer_str(&joined).data, joined.length);
+    text = (struct str){copy, joined.length};
     buffer_clear(&joined);
   }
   node->constant = value_string(text);
@@ -289,6 +291,7 @@ static struct node *parse_number(struct parser *p) {
   const struct token *token = template_advance(p);
   struct node *node = template_node(p, NODE_CONSTANT, token->line);
   node->constant = token->kind == TOKEN_INT ? value_int(token->integer) : value_float(token->real);
+  node->constant.own = true;
   return node;
 }
 

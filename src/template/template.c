@@ -7,6 +7,7 @@
 // rendering puts the JSON variables and the built-in functions into an array by symbol, walks the
 // tree, and throws its arena away.
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,9 +82,16 @@ void *template_allocate(struct render *r, size_t size) {
 
 // ---- parsing
 
+char *template_own_room(struct own_texts *t, size_t length) {
+  assert(length <= t->size - t->used);
+  char *room = t->bytes + t->used;
+  t->used += length;
+  return room;
+}
+
 // \r\n and \r become \n, and one newline at the very end goes away.
-static struct str normalise_newlines(struct arena *a, struct str source) {
-  char *copy = arena_new(a, source.length + 1);
+static struct str normalise_newlines(struct own_texts *t, struct str source) {
+  char *copy = template_own_room(t, source.length);
   size_t length = 0;
   for (size_t i = 0; i < source.length; i++) {
     if (source.data[i] == '\r' && i + 1 < source.length && source.data[i + 1] == '\n') continue;
@@ -113,8 +121,10 @@ struct template *template_parse(struct str source, struct error *e) {
   if (!check_source(source, e)) return NULL;
   struct template *t = memory_new(sizeof *t);
   struct tokens tokens = {0};
-  t->source = normalise_newlines(&t->arena, source);
-  bool ok = template_lex(t->source, &t->arena, &tokens, e) && template_parse_tokens(t, &tokens, e);
+  t->texts.size = 3 * source.length;
+  t->texts.bytes = arena_new(&t->arena, t->texts.size);
+  t->source = normalise_newlines(&t->texts, source);
+  bool ok = template_lex(t->source, &t->texts, &tokens, e) && template_parse_tokens(t, &tokens, e);
   arena_clear(&tokens.arena);
   if (ok) return t;
   template_free(t);
@@ -151,29 +161,30 @@ static void set_globals(struct render *r, const json_t *variables) {
 }
 
 // All values die with the arena at the end; only text leaves.
-bool template_render_within(const struct template *t, const json_t *variables, uint64_t now_ms,
-                            const struct template_limits *limits, struct buffer *out,
-                            struct error *e) {
-  struct render r = {
-      .t = t, .limits = *limits, .out = out, .out_start = out->length, .error = e, .line = 1};
+bool template_render_within(const struct template *t, const json_t *variables, const json_t *own,
+                            uint64_t now_ms, const struct template_limits *limits,
+                            struct template_text *out, struct error *e) {
+  assert(out->bytes.length == out->origins.length);
+  struct render r = {.t = t, .limits = *limits, .own = own, .out = out, .error = e, .line = 1};
+  r.out_start = out->bytes.length;
   r.now_ms = now_ms;
   set_globals(&r, variables);
   if (!r.failed) template_execute(&r, &t->body);
-  if (r.failed && out->data) {
-    out->length = r.out_start;
-    out->data[out->length] = 0;
+  if (r.failed && out->bytes.data) {
+    out->bytes.length = out->origins.length = r.out_start;
+    out->bytes.data[r.out_start] = 0;
   }
   arena_clear(&r.arena);
   return !r.failed;
 }
 
-bool template_render(const struct template *t, const json_t *variables, uint64_t now_ms,
-                     struct buffer *out, struct error *e) {
+bool template_render(const struct template *t, const json_t *variables, const json_t *own,
+                     uint64_t now_ms, struct template_text *out, struct error *e) {
   static const struct template_limits limits = {
       .steps = TEMPLATE_STEPS_MAX,
       .depth = RENDER_DEPTH_MAX,
       .output = TEMPLATE_OUTPUT_MAX,
       .memory = RENDER_MEMORY_MAX,
   };
-  return template_render_within(t, variables, now_ms, &limits, out, e);
+  return template_render_within(t, variables, own, now_ms, &limits, out, e);
 }

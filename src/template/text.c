@@ -7,6 +7,7 @@
 // (template_mark), add, and take the tail away as a string (template_take).  So a macro, a captured
 // block or a join needs no buffer of its own, and TEMPLATE_OUTPUT_MAX bounds all of them.
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,12 @@
 // After a failure nothing is added: what is there goes away anyway.
 void template_add(struct render *r, struct str s) {
   if (r->failed) return;
-  if (s.length > r->limits.output - (r->out->length - r->out_start)) {
+  if (s.length > r->limits.output - (r->out->bytes.length - r->out_start)) {
     template_fail(r, ERROR_INPUT, "the text grows beyond %zu KiB", r->limits.output >> 10);
     return;
   }
   template_charge(r, s.length);
-  buffer_add_str(r->out, s);
+  template_add_origins(r, s);
 }
 
 void template_add_text(struct render *r, const char *text) { template_add(r, str_of(text)); }
@@ -47,21 +48,18 @@ void template_print(struct render *r, const char *format, ...) {
   template_add_text(r, text);
 }
 
-size_t template_mark(const struct render *r) { return r->out->length; }
+size_t template_mark(const struct render *r) { return r->out->bytes.length; }
 
 // Cuts the tail off the output and keeps it as a value.
 struct value template_take(struct render *r, size_t mark) {
-  if (r->failed) return value_string(STR(""));
-  struct str text = buffer_str(r->out);
-  text = (struct str){text.data + mark, text.length - mark};
-  char *copy = template_allocate(r, text.length + 1);
-  if (!copy) return value_string(STR(""));
-  if (text.length) {
-    memcpy(copy, text.data, text.length);
-    r->out->length = mark;
-    r->out->data[mark] = 0;
-  }
-  return value_string((struct str){copy, text.length});
+  struct buffer *bytes = &r->out->bytes, *origins = &r->out->origins;
+  assert(mark <= bytes->length && origins->length == bytes->length);
+  if (r->failed || mark == bytes->length) return value_string(STR(""));
+  struct str text = {bytes->data + mark, bytes->length - mark};
+  struct str kept = template_keep_text(r, text, (const uint8_t *)origins->data + mark);
+  bytes->length = origins->length = mark;
+  bytes->data[mark] = 0;
+  return value_string(kept);
 }
 
 // ---- numbers
@@ -193,6 +191,15 @@ static void add_compound_repr(struct render *r, struct value v) {
   }
 }
 
+static void add_number(struct render *r, struct value v) {
+  size_t mark = template_mark(r);
+  if (v.kind == VALUE_INT)
+    template_print(r, "%lld", (long long)v.integer);
+  else
+    template_add_float(r, v.real);
+  if (v.own) template_set_origin(r, mark, TEMPLATE_OWN);
+}
+
 // Text marked safe shows it, as Python's Markup does.
 void template_add_repr(struct render *r, struct value v) {
   if (!template_enter(r)) return;
@@ -200,8 +207,8 @@ void template_add_repr(struct render *r, struct value v) {
     case VALUE_UNDEFINED: template_add_text(r, "Undefined"); break;
     case VALUE_NONE: template_add_text(r, "None"); break;
     case VALUE_BOOL: template_add_text(r, v.boolean ? "True" : "False"); break;
-    case VALUE_INT: template_print(r, "%lld", (long long)v.integer); break;
-    case VALUE_FLOAT: template_add_float(r, v.real); break;
+    case VALUE_INT:
+    case VALUE_FLOAT: add_number(r, v); break;
     case VALUE_STRING:
       if (v.safe) template_add_text(r, "Markup(");
       add_string_repr(r, v.text);

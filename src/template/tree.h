@@ -142,9 +142,20 @@ struct node {
   };
 };
 
+// Room for all text that a template holds itself, in one piece, so that one comparison tells
+// whether a byte is the template's (origin.c).
+struct own_texts {
+  char *bytes;  // [size], in the template's arena
+  size_t used, size;
+};
+// Room for `length` more bytes.  The room made at the start is enough for the source, for each
+// string literal with its escapes resolved, and for literals that are joined.
+char *template_own_room(struct own_texts *t, size_t length);
+
 struct template {
   struct arena arena;  // holds everything below
-  struct str source;
+  struct own_texts texts;
+  struct str source;  // in texts
   struct nodes body;
   struct map symbol_of;  // name → symbol
   struct str *symbols;   // symbol → name
@@ -214,8 +225,8 @@ struct tokens {
   struct arena arena;  // holds items
 };
 // Splits `source` (newlines already normalised) with the white-space rules of trim_blocks and
-// lstrip_blocks. Strings with escapes go to `strings`; everything else borrows from source.
-bool template_lex(struct str source, struct arena *strings, struct tokens *out, struct error *e);
+// lstrip_blocks. Strings with escapes go to `texts`; everything else borrows from source.
+bool template_lex(struct str source, struct own_texts *texts, struct tokens *out, struct error *e);
 bool template_parse_tokens(struct template *t, const struct tokens *tokens, struct error *e);
 // Both fail with "template line N: …".
 bool template_syntax_error(struct error *e, uint32_t line, const char *format, ...)

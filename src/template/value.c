@@ -217,6 +217,15 @@ static struct value from_json_object(struct render *r, json_t *json) {
   return template_dict_value(r, d);
 }
 
+// Borrowed where it is input, which is what origin.c takes unknown memory for; copied where it is
+// the template's own.
+static struct value from_json_string(struct render *r, const json_t *json) {
+  struct str text = {json_string_value(json), json_string_length(json)};
+  for (size_t i = 0; i < json_array_size(r->own); i++)
+    if (json_array_get(r->own, i) == json) return value_string(template_keep_text(r, text, NULL));
+  return value_string(text);
+}
+
 // json must outlive the value: its strings are borrowed.
 struct value template_value_from_json(struct render *r, const json_t *json) {
   if (!template_enter(r)) return value_none();
@@ -224,9 +233,7 @@ struct value template_value_from_json(struct render *r, const json_t *json) {
   switch (json_typeof(json)) {
     case JSON_OBJECT: v = from_json_object(r, (json_t *)json); break;
     case JSON_ARRAY: v = from_json_array(r, json); break;
-    case JSON_STRING:
-      v = value_string((struct str){json_string_value(json), json_string_length(json)});
-      break;
+    case JSON_STRING: v = from_json_string(r, json); break;
     case JSON_INTEGER: v = value_int(json_integer_value(json)); break;
     case JSON_REAL: v = value_float(json_real_value(json)); break;
     case JSON_TRUE: v = value_bool(true); break;

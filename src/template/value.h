@@ -63,6 +63,7 @@ struct value {
   uint8_t of;    // UNDEFINED: kind of the object; VIEW: enum view_of; TUPLE: 1 = made by groupby
   uint8_t why;   // UNDEFINED: enum undefined_reason
   bool safe;     // STRING: marked by the `safe` and `escape` filters (Jinja's Markup)
+  bool own;      // INT, FLOAT: the template's own number.  The origin of text lies beside it.
   union {
     bool boolean;
     int64_t integer;
@@ -177,6 +178,9 @@ static inline struct value value_bool(bool b) {
 static inline struct value value_int(int64_t i) {
   return (struct value){.kind = VALUE_INT, .integer = i};
 }
+static inline struct value value_own_int(int64_t i) {
+  return (struct value){.kind = VALUE_INT, .own = true, .integer = i};
+}
 static inline struct value value_float(double d) {
   return (struct value){.kind = VALUE_FLOAT, .real = d};
 }
@@ -243,7 +247,8 @@ struct list template_collect(struct render *r, struct value v);  // everything i
 // ---- text (text.c, format.c)
 
 // Text is built at the end of render.out, used as a stack: note its length, add, take.  What is
-// added and taken in between leaves it as it was.
+// added and taken in between leaves it as it was.  Bytes keep the origin they have where they lie
+// (origin.c); bytes of the C stack and constants of the program are input.
 size_t template_mark(const struct render *r);
 void template_add(struct render *r, struct str s);
 void template_add_text(struct render *r, const char *text);

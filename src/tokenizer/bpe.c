@@ -47,13 +47,14 @@ static size_t undo_letters(struct str text, char *out, bool *all_letters) {
   return length;
 }
 
-// A text with a character that is no letter can never come out of merging, so it is no piece.
+// A text with a character that is no letter can never come out of merging, so it is no piece; nor
+// is a protected token's, which must not.
 static void add_token(struct tokenizer *t, int32_t id) {
   bool all_letters;
   struct str text = t->texts[id];
   char *bytes = arena_copy(&t->arena, text.data, text.length);
   struct str decoded = {bytes, undo_letters(text, bytes, &all_letters)};
-  if (all_letters) {
+  if (all_letters && !(t->flags[id] & FLAG_PROTECTED)) {
     tokenizer_set_piece(&t->pieces, decoded, id);
     if (decoded.length > t->longest_piece) t->longest_piece = decoded.length;
   }

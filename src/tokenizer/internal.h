@@ -116,9 +116,9 @@ struct spans {
 // Texts and flags must be final.
 void tokenizer_collect_specials(struct tokenizer *t);
 // Appends spans that joined are the text; *out must be empty, its items are the caller's to free.
-// Without parse_special only user-defined tokens are cut out.
+// own: as tokenizer_encode_rendered takes it, and then parse_special does not matter; or NULL.
 void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
-                            struct spans *out);
+                            const uint8_t *own, struct spans *out);
 
 // ---- the two kinds
 
@@ -129,6 +129,9 @@ enum token_flag {
   FLAG_END = 8,      // ends a generation
   FLAG_BYTE = 16,    // "<0xNN>"
   FLAG_UNUSED = 32,  // stands for nothing
+  // Gives a text its structure, or looks like it: control and unknown tokens, well-known texts, and
+  // user-defined ones with a bracket in them.  Never made by merging plain text.
+  FLAG_PROTECTED = 64,
 };
 
 struct tokenizer {

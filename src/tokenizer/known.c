@@ -118,6 +118,22 @@ static void mend_families(struct tokenizer *t, const int32_t *ids) {
   if (stop >= 0 && find_known(ids, "<|tool_response>") >= 0) t->flags[stop] = 0;
 }
 
+static bool has_bracket(struct str text) {
+  for (size_t i = 0; i < text.length; i++)
+    if (memchr("<>[]|", text.data[i], 5)) return true;
+  return false;
+}
+
+// A user-defined token may be ordinary text, such as a run of blanks, a letter or "<"; a longer one
+// with brackets stands for a place in a chat or an answer.
+static void flag_protected(struct tokenizer *t) {
+  for (int32_t id = 0; id < t->count; id++) {
+    bool special = t->flags[id] & (FLAG_CONTROL | FLAG_UNKNOWN);
+    bool marks = (t->flags[id] & FLAG_USER) && t->texts[id].length > 2 && has_bracket(t->texts[id]);
+    if (special || marks) t->flags[id] |= FLAG_PROTECTED;
+  }
+}
+
 // GROUP_SHOWN replaces what the type said; the others only add to it.  The ids that the file names
 // as ends are ends whatever their text; families come last, for they take back what the table gave.
 void tokenizer_flag_known_texts(struct tokenizer *t) {
@@ -138,4 +154,5 @@ void tokenizer_flag_known_texts(struct tokenizer *t) {
   if (t->eos >= 0) t->flags[t->eos] |= FLAG_END;
   if (t->eot >= 0) t->flags[t->eot] |= FLAG_END;
   mend_families(t, ids);
+  flag_protected(t);
 }

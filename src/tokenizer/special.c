@@ -2,9 +2,20 @@
 //
 // special.c: cuts special tokens out of a text before anything else sees it.
 //
-// User-defined tokens are always cut out, control and unknown ones only with parse_special.  The
-// longest text goes first wherever it stands; what is left over is searched for the next shorter,
-// and so on.  Among equal lengths the leftmost goes first.
+// Which tokens are cut out depends on who wrote the bytes:
+//
+//   text as a user typed it       user-defined tokens
+//   text that may hold commands   every token (parse_special)
+//   a rendered chat               every token where all bytes are the template's own; elsewhere
+//   only
+//                                 user-defined tokens that are not protected
+//
+// Protected tokens are control tokens and all that looks like one ("<tool_call>", see known.c).  So
+// nothing that a user writes into a chat becomes one, nor do bytes of a user and of the template
+// together.
+//
+// The longest text goes first wherever it stands; what is left over is searched for the next
+// shorter, and so on.  Among equal lengths the leftmost goes first.
 //
 //   tokens "<a>b" "x<a>"      text  x<a>b      both are 4 bytes: leftmost   [x<a>] b
 //   tokens "<a>bc" "x<a>"     text  x<a>bc     5 bytes first                x [<a>bc]
@@ -14,6 +25,7 @@
 // One pass finds out which lengths occur at all (nearly always none), then each of those takes one
 // pass over the plain spans.
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +34,25 @@
 #define CUT_ALWAYS FLAG_USER
 #define CUT_WHEN_PARSED (FLAG_USER | FLAG_CONTROL | FLAG_UNKNOWN)
 
-static bool is_cut(const struct tokenizer *t, int32_t id, bool parse_special) {
-  if (parse_special) return true;
+// One text to be cut.
+struct cutter {
+  const struct tokenizer *t;
+  struct str text;
+  bool parse_special;
+  const uint8_t *own;  // [text.length] not 0 = the template's byte; NULL = parse_special decides
+};
+
+// Found in every text, whoever wrote it.
+static bool is_always_cut(const struct tokenizer *t, int32_t id) {
   return (t->flags[id] & CUT_ALWAYS) && !(t->flags[id] & (FLAG_CONTROL | FLAG_UNKNOWN));
+}
+
+// Whether the token may be cut out of the bytes that it was found in.
+static bool is_cut(const struct cutter *c, int32_t id, size_t at, size_t length) {
+  assert(at + length <= c->text.length);
+  if (!c->own) return c->parse_special || is_always_cut(c->t, id);
+  if (is_always_cut(c->t, id) && !(c->t->flags[id] & FLAG_PROTECTED)) return true;
+  return !memchr(c->own + at, 0, length);
 }
 
 // Bytes as unsigned numbers, a text before those that it begins: the order that `walk` relies on.
@@ -53,7 +81,7 @@ void tokenizer_collect_specials(struct tokenizer *t) {
     int32_t id = s->ids[i];
     if (s->count && str_equal(t->texts[s->ids[s->count - 1]], t->texts[id])) continue;
     s->ids[s->count++] = id;
-    s->always_count += is_cut(t, id, false);
+    s->always_count += is_always_cut(t, id);
     if (t->texts[id].length > s->longest) s->longest = t->texts[id].length;
     s->first[(unsigned char)t->texts[id].data[0] + 1] = s->count;
   }
@@ -75,24 +103,26 @@ static int first_above(const struct tokenizer *t, int low, int high, size_t dept
   return low;
 }
 
-// Walks along `text` from its start.  Returns the token of `wanted` bytes that it begins with, or
-// -1; sets lengths_seen[n] for each token of n bytes it begins with (unless NULL).
-static int32_t walk(const struct tokenizer *t, struct str text, bool parse_special, size_t wanted,
+// Walks along the text from `at` to `end`.  Returns the token of `wanted` bytes that stands there,
+// or -1; sets lengths_seen[n] for each token of n bytes that stands there (unless NULL).
+static int32_t walk(const struct cutter *c, size_t at, size_t end, size_t wanted,
                     bool *lengths_seen) {
+  const struct tokenizer *t = c->t;
   const struct specials *s = &t->specials;
-  int low = s->first[(unsigned char)text.data[0]], high = s->first[(unsigned char)text.data[0] + 1];
-  for (size_t depth = 1; low < high && depth <= text.length && depth <= wanted; depth++) {
+  const unsigned char *text = (const unsigned char *)c->text.data + at;
+  size_t length = end - at;
+  int low = s->first[text[0]], high = s->first[text[0] + 1];
+  for (size_t depth = 1; low < high && depth <= length && depth <= wanted; depth++) {
     if (t->texts[s->ids[low]].length == depth) {
-      if (is_cut(t, s->ids[low], parse_special)) {
+      if (is_cut(c, s->ids[low], at, depth)) {
         if (depth == wanted) return s->ids[low];
         if (lengths_seen) lengths_seen[depth] = true;
       }
       low++;
     }
-    if (depth == text.length) break;
-    int byte = (unsigned char)text.data[depth];
-    high = first_above(t, low, high, depth, byte);
-    low = first_above(t, low, high, depth, byte - 1);
+    if (depth == length) break;
+    high = first_above(t, low, high, depth, text[depth]);
+    low = first_above(t, low, high, depth, text[depth] - 1);
   }
   return -1;
 }
@@ -108,32 +138,29 @@ static void add_span(struct spans *s, struct str text, int32_t id) {
 }
 
 // Leftmost first, without overlaps; the plain text between the tokens goes out in order.
-static void cut_span(const struct tokenizer *t, struct str text, bool parse_special, size_t length,
-                     struct spans *out) {
-  size_t begin = 0;
-  for (size_t at = 0; at + length <= text.length;) {
-    int32_t id =
-        walk(t, (struct str){text.data + at, text.length - at}, parse_special, length, NULL);
+static void cut_span(const struct cutter *c, struct str span, size_t length, struct spans *out) {
+  size_t at = (size_t)(span.data - c->text.data), end = at + span.length, begin = at;
+  while (at + length <= end) {
+    int32_t id = walk(c, at, end, length, NULL);
     if (id < 0) {
       at++;
       continue;
     }
-    add_span(out, (struct str){text.data + begin, at - begin}, -1);
-    add_span(out, (struct str){text.data + at, length}, id);
+    add_span(out, (struct str){c->text.data + begin, at - begin}, -1);
+    add_span(out, (struct str){c->text.data + at, length}, id);
     begin = at += length;
   }
-  add_span(out, (struct str){text.data + begin, text.length - begin}, -1);
+  add_span(out, (struct str){c->text.data + begin, end - begin}, -1);
 }
 
 // Special tokens found earlier, which are longer, stay whole.
-static void cut_all_of_length(const struct tokenizer *t, bool parse_special, size_t length,
-                              struct spans *spans) {
+static void cut_all_of_length(const struct cutter *c, size_t length, struct spans *spans) {
   struct spans cut = {0};
   for (size_t i = 0; i < spans->count; i++) {
     if (spans->items[i].id >= 0)
       add_span(&cut, spans->items[i].text, spans->items[i].id);
     else
-      cut_span(t, spans->items[i].text, parse_special, length, &cut);
+      cut_span(c, spans->items[i].text, length, &cut);
   }
   memory_free(spans->items);
   *spans = cut;
@@ -141,17 +168,18 @@ static void cut_all_of_length(const struct tokenizer *t, bool parse_special, siz
 
 // `seen` may hold lengths that a longer token's cut has used up; their pass then finds nothing.
 void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
-                            struct spans *out) {
+                            const uint8_t *own, struct spans *out) {
   const struct specials *s = &t->specials;
+  struct cutter c = {t, text, parse_special, own};
+  assert(out->count == 0);
   add_span(out, text, -1);
-  if (!(parse_special ? s->count : s->always_count)) return;
+  if (!(parse_special || own ? s->count : s->always_count)) return;
   bool *seen = memory_new(s->longest + 1);
   for (size_t at = 0; at < text.length; at++) {
     int byte = (unsigned char)text.data[at];
-    if (s->first[byte] < s->first[byte + 1])
-      walk(t, (struct str){text.data + at, text.length - at}, parse_special, SIZE_MAX, seen);
+    if (s->first[byte] < s->first[byte + 1]) walk(&c, at, text.length, SIZE_MAX, seen);
   }
   for (size_t length = s->longest; length > 0; length--)
-    if (seen[length]) cut_all_of_length(t, parse_special, length, out);
+    if (seen[length]) cut_all_of_length(&c, length, out);
   memory_free(seen);
 }

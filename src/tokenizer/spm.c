@@ -58,7 +58,8 @@ static bool crosses_words(struct str text) {
   return false;
 }
 
-// Of two tokens with one text the later counts.  A score that is no number would leave no order to
+// Of two tokens with one text the later counts.  Protected tokens are no pieces: text that merges
+// to "<s>" is not the token.  A score that is no number would leave no order to
 // merge in.
 bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *source,
                          struct error *e) {
@@ -69,7 +70,7 @@ bool tokenizer_build_spm(struct tokenizer *t, const struct tokenizer_source *sou
       return error_set(e, ERROR_INPUT,
                        "tokenizer: the score of token %d is not a number; the file is damaged", id);
     if (source->scores) t->scores[id] = source->scores[id];
-    tokenizer_set_piece(&t->pieces, t->texts[id], id);
+    if (!(t->flags[id] & FLAG_PROTECTED)) tokenizer_set_piece(&t->pieces, t->texts[id], id);
     if (t->texts[id].length > t->longest_piece) t->longest_piece = t->texts[id].length;
     if (crosses_words(t->texts[id])) t->words_apart = false;
     set_bytes(t, id);

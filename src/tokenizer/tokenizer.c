@@ -8,6 +8,7 @@
 //
 // Encoding: BOS → cut special tokens out → merge each plain span in its kind's way → EOS.
 
+#include <assert.h>
 #include <string.h>
 
 #include "tokenizer/internal.h"
@@ -183,11 +184,11 @@ static void encode_plain(struct encoding *e, struct str text) {
 }
 
 // The scratch of all spans is one `struct encoding`, which grows to the longest word and stays.
-void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
-                      bool parse_special, struct token_list *out) {
+static void encode(const struct tokenizer *t, struct str text, bool parse_special,
+                   const uint8_t *own, bool add_special, struct token_list *out) {
   struct encoding e = {.tokenizer = t, .out = out};
   struct spans spans = {0};
-  tokenizer_cut_specials(t, text, parse_special, &spans);
+  tokenizer_cut_specials(t, text, parse_special, own, &spans);
   if (add_special && t->add_bos) token_list_add(out, t->bos);
   for (size_t i = 0; i < spans.count; i++) {
     if (spans.items[i].id >= 0)
@@ -199,6 +200,18 @@ void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_speci
   memory_free(spans.items);
   memory_free(e.symbols);
   memory_free(e.candidates);
+}
+
+void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
+                      bool parse_special, struct token_list *out) {
+  encode(t, text, parse_special, NULL, add_special, out);
+}
+
+void tokenizer_encode_rendered(const struct tokenizer *t, struct str text, const uint8_t *own,
+                               bool add_special, struct token_list *out) {
+  static const uint8_t nothing = 0;
+  assert(own || text.length == 0);
+  encode(t, text, true, own ? own : &nothing, add_special, out);
 }
 
 // ---- questions

@@ -58,6 +58,14 @@ void token_list_add(struct token_list *l, int32_t id);  // any number: nothing i
 void tokenizer_encode(const struct tokenizer *t, struct str text, bool add_special,
                       bool parse_special, struct token_list *out);
 
+// Appends the ids of a rendered chat.  own: [text.length], not 0 where the template wrote the byte
+// and 0 where it comes from a message, a tool or another variable.  A special token is recognised
+// only where all of its bytes are the template's own.  From other bytes come ordinary tokens alone:
+// no control token and no added token that looks like one ("<tool_call>", "[INST]").  Apart from
+// that the ids are those of tokenizer_encode with parse_special.
+void tokenizer_encode_rendered(const struct tokenizer *t, struct str text, const uint8_t *own,
+                               bool add_special, struct token_list *out);
+
 // The questions below may be asked of any id; one out of range is no token and has no bytes.
 
 int tokenizer_count(const struct tokenizer *t);    // ids are 0..count-1

@@ -106,6 +106,35 @@ static void check_text(const struct tokenizer *t, struct str text, int flags) {
   token_list_clear(&once), token_list_clear(&again);
 }
 
+// Whether the template wrote the token's text somewhere.
+static bool is_own_somewhere(const struct tokenizer *t, int32_t id, struct str text,
+                             const uint8_t *own) {
+  struct str bytes = tokenizer_bytes(t, id);
+  for (size_t at = 0; at + bytes.length <= text.length; at++)
+    if (str_starts((struct str){text.data + at, text.length - at}, bytes) &&
+        !memchr(own + at, 0, bytes.length))
+      return true;
+  return false;
+}
+
+// A special id comes from the template's own text alone; where all is the template's, the ids are
+// those of the text with special tokens parsed.
+static void check_rendered(const struct tokenizer *t, struct str text, int32_t unknown, int way) {
+  struct token_list ids = {0}, all = {0};
+  uint8_t *own = memory_new(text.length + 1);
+  for (size_t i = 0; i < text.length; i++)
+    own[i] = way == 0 || (way == 1 && hash_bytes(&i, sizeof i, 9) % 8 > 0);
+  tokenizer_encode_rendered(t, text, own, false, &ids);
+  tokenizer_encode(t, text, false, true, &all);
+  must(way != 0 || (ids.count == all.count &&
+                    (!ids.count || memcmp(ids.ids, all.ids, ids.count * sizeof *ids.ids) == 0)));
+  for (size_t i = 0; i < ids.count; i++)
+    if (tokenizer_is_special(t, ids.ids[i]) && ids.ids[i] != unknown)
+      must(is_own_somewhere(t, ids.ids[i], text, own));
+  memory_free(own);
+  token_list_clear(&ids), token_list_clear(&all);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct input *in = memory_new(sizeof *in);
   struct error e = {0};
@@ -115,6 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct tokenizer *t = tokenizer_new(&in->source, &e);
   must(t || (e.text[0] && !strchr(e.text, '\n')));
   for (int flags = 0; t && flags < 8; flags++) check_text(t, in->rest, flags);
+  for (int way = 0; t && way < 3; way++) check_rendered(t, in->rest, in->source.unknown, way);
   tokenizer_free(t);
   memory_free(in);
   return 0;

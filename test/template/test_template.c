@@ -19,24 +19,30 @@ static const char variables_text[] =
 static json_t *variables(void) { return json_loads(variables_text, 0, NULL); }
 
 // Parses and renders; returns the error's text, or "" and the output.
-static const char *outcome(struct str source, struct buffer *out, struct error *e) {
+static const char *outcome(struct str source, struct template_text *out, struct error *e) {
   *e = (struct error){0};
   struct template *t = template_parse(source, e);
   json_t *v = variables();
-  bool done = t && template_render(t, v, 0, out, e);
+  bool done = t && template_render(t, v, NULL, 0, out, e);
+  assert_int_equal(out->bytes.length, out->origins.length);
   json_decref(v);
   template_free(t);
   return done ? "" : e->text;
 }
 
+static void start_with(struct template_text *out, const char *text) {
+  buffer_add_text(&out->bytes, text);
+  buffer_add_text(&out->origins, text);  // any byte per byte
+}
+
 static void expect_error(const char *source, const char *wanted) {
   struct error e;
-  struct buffer out = {0};
+  struct template_text out = {0};
   const char *got = outcome(str_of(source), &out, &e);
   if (strcmp(got, wanted) != 0) fail_msg("%s\n  wanted: %s\n  got:    %s", source, wanted, got);
   assert_int_equal(e.kind, ERROR_INPUT);
-  assert_int_equal(out.length, 0);
-  buffer_clear(&out);
+  assert_int_equal(out.bytes.length, 0);
+  template_text_clear(&out);
 }
 
 // ---- sentences
@@ -151,11 +157,11 @@ static void test_hostile_templates_end(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT_OF(hostile); i++) {
     struct error e;
-    struct buffer out = {0};
+    struct template_text out = {0};
     const char *got = outcome(str_of(hostile[i].source), &out, &e);
-    if (!strstr(got, hostile[i].says) || (hostile[i].says[0] && out.length))
+    if (!strstr(got, hostile[i].says) || (hostile[i].says[0] && out.bytes.length))
       fail_msg("%s\n  got: %s", hostile[i].source, got);
-    buffer_clear(&out);
+    template_text_clear(&out);
   }
 }
 
@@ -163,7 +169,8 @@ static void test_hostile_templates_end(void **state) {
 // of stack.
 static void expect_too_deep(const char *start, const char *open, const char *middle,
                             const char *close, const char *end) {
-  struct buffer source = {0}, out = {0};
+  struct buffer source = {0};
+  struct template_text out = {0};
   struct error e;
   buffer_add_text(&source, start);
   for (int i = 0; i < 2000; i++) buffer_add_text(&source, open);
@@ -194,7 +201,8 @@ static void test_deep_sources_are_refused(void **state) {
 // One tag with a long tail: a chain of postfixes or filters makes a deep tree without any recursion
 // in the parser.
 static void expect_long_chain(const char *start, const char *link, const char *end, bool refused) {
-  struct buffer source = {0}, out = {0};
+  struct buffer source = {0};
+  struct template_text out = {0};
   struct error e;
   buffer_add_text(&source, start);
   for (int i = 0; i < 20000; i++) buffer_add_text(&source, link);
@@ -204,7 +212,7 @@ static void expect_long_chain(const char *start, const char *link, const char *e
     fail_msg("%s%s… gave: %s", start, link, got);
   if (!refused) assert_string_equal(got, "");
   buffer_clear(&source);
-  buffer_clear(&out);
+  template_text_clear(&out);
 }
 
 static void test_long_chains(void **state) {
@@ -225,7 +233,8 @@ static void test_long_chains(void **state) {
 
 static void test_big_sources_are_refused(void **state) {
   (void)state;
-  struct buffer source = {0}, out = {0};
+  struct buffer source = {0};
+  struct template_text out = {0};
   struct error e;
   for (uint32_t i = 0; i <= SOURCE_MAX; i++) buffer_add_char(&source, 'x');
   assert_string_equal(outcome(buffer_str(&source), &out, &e),
@@ -268,15 +277,15 @@ static void fail_everywhere(enum limit limit, size_t stride) {
     if (limit == DEPTH) limits.depth = (int)at;
     if (limit == OUTPUT) limits.output = at;
     if (limit == MEMORY) limits.memory = at;
-    struct buffer out = {0};
-    buffer_add_text(&out, "kept");
+    struct template_text out = {0};
+    start_with(&out, "kept");
     e = (struct error){0};
-    bool done = template_render_within(t, v, 0, &limits, &out, &e);
+    bool done = template_render_within(t, v, NULL, 0, &limits, &out, &e);
     if (!done) {
-      assert_string_equal(out.data, "kept");
+      assert_string_equal(out.bytes.data, "kept");
       assert_true(str_starts(str_of(e.text), STR("chat template line ")));
     }
-    buffer_clear(&out);
+    template_text_clear(&out);
     if (done) break;
   }
   assert_true(runs > 5);
@@ -297,7 +306,7 @@ static void test_failure_at_every_step(void **state) {
 struct shared {
   const struct template *t;
   const json_t *variables;
-  struct buffer wanted;
+  struct template_text wanted;
   bool good[4];
 };
 struct worker {
@@ -309,11 +318,11 @@ static void *render_again(void *argument) {
   struct worker *w = argument;
   bool good = true;
   for (int i = 0; i < 50; i++) {
-    struct buffer out = {0};
+    struct template_text out = {0};
     struct error e;
-    good = good && template_render(w->shared->t, w->shared->variables, 0, &out, &e);
-    good = good && str_equal(buffer_str(&out), buffer_str(&w->shared->wanted));
-    buffer_clear(&out);
+    good = good && template_render(w->shared->t, w->shared->variables, NULL, 0, &out, &e);
+    good = good && str_equal(buffer_str(&out.bytes), buffer_str(&w->shared->wanted.bytes));
+    template_text_clear(&out);
   }
   w->shared->good[w->number] = good;
   return NULL;
@@ -327,7 +336,7 @@ static void test_threads_share_a_template(void **state) {
   struct shared shared = {.t = t, .variables = v};
   struct worker workers[4];
   pthread_t threads[4];
-  assert_true(template_render(t, v, 0, &shared.wanted, &e));
+  assert_true(template_render(t, v, NULL, 0, &shared.wanted, &e));
   for (int i = 0; i < 4; i++) {
     workers[i] = (struct worker){&shared, i};
     assert_int_equal(pthread_create(&threads[i], NULL, render_again, &workers[i]), 0);
@@ -336,7 +345,7 @@ static void test_threads_share_a_template(void **state) {
     pthread_join(threads[i], NULL);
     assert_true(shared.good[i]);
   }
-  buffer_clear(&shared.wanted);
+  template_text_clear(&shared.wanted);
   template_free(t);
   json_decref(v);
 }
@@ -345,10 +354,11 @@ static void test_threads_share_a_template(void **state) {
 
 static void expect_text(const char *source, const char *wanted) {
   struct error e;
-  struct buffer out = {0};
+  struct template_text out = {0};
   assert_string_equal(outcome(str_of(source), &out, &e), "");
-  if (!str_equal(buffer_str(&out), str_of(wanted))) fail_msg("%s gave %s", source, out.data);
-  buffer_clear(&out);
+  if (!str_equal(buffer_str(&out.bytes), str_of(wanted)))
+    fail_msg("%s gave %s", source, out.bytes.data);
+  template_text_clear(&out);
 }
 
 static void test_texts(void **state) {
@@ -363,15 +373,15 @@ static void test_texts(void **state) {
 static void test_output_is_appended(void **state) {
   (void)state;
   struct error e;
-  struct buffer out = {0};
-  buffer_add_text(&out, "before ");
+  struct template_text out = {0};
+  start_with(&out, "before ");
   assert_string_equal(outcome(STR("{{ s|upper }}{% set x %}{{ s }}{% endset %}{{ x }}"), &out, &e),
                       "");
-  assert_string_equal(out.data, "before TEXTtext");
+  assert_string_equal(out.bytes.data, "before TEXTtext");
   assert_string_equal(outcome(STR("more {{ s.x.y }}"), &out, &e),
                       "chat template line 1: 'str object' has no attribute 'x'");
-  assert_string_equal(out.data, "before TEXTtext");
-  buffer_clear(&out);
+  assert_string_equal(out.bytes.data, "before TEXTtext");
+  template_text_clear(&out);
 }
 
 int main(void) {

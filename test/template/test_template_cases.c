@@ -32,35 +32,35 @@ static void show_difference(const char *wanted, struct str got) {
 }
 
 static bool matches(const json_t *wanted, const json_t *error, bool rendered,
-                    const struct buffer *out, const struct error *e) {
+                    const struct template_text *out, const struct error *e) {
   if (wanted) {
     struct str text = {json_string_value(wanted), json_string_length(wanted)};
-    if (rendered && str_equal(text, buffer_str(out))) return true;
+    if (rendered && str_equal(text, buffer_str(&out->bytes))) return true;
     if (!rendered) print_error("  failed: %s\n", e->text);
-    if (rendered) show_difference(text.data, buffer_str(out));
+    if (rendered) show_difference(text.data, buffer_str(&out->bytes));
     return false;
   }
   const char *raised = json_string_value(error);
   if (!rendered && (!raised[0] || strncmp(raised, e->text, 400) == 0)) return true;
   print_error("  wanted the error '%s', got %s\n", raised,
-              rendered ? buffer_str(out).data : e->text);
+              rendered ? buffer_str(&out->bytes).data : e->text);
   return false;
 }
 
 static bool check_case(const json_t *c, const json_t *sets) {
   struct error e = {0};
-  struct buffer out = {0};
+  struct template_text out = {0};
   struct str source = str_of(text_at(c, "template"));
   struct template *t = template_parse(source, &e);
   uint64_t now = (uint64_t)json_integer_value(json_object_get(c, "now_ms"));
   bool rendered =
-      t && template_render(t, json_object_get(sets, text_at(c, "variables")), now, &out, &e);
+      t && template_render(t, json_object_get(sets, text_at(c, "variables")), NULL, now, &out, &e);
   bool good =
       matches(json_object_get(c, "output"), json_object_get(c, "error"), rendered, &out, &e);
-  good = good && (rendered || (out.length == 0 && e.text[0] && !strchr(e.text, '\n')));
+  good = good && (rendered || (out.bytes.length == 0 && e.text[0] && !strchr(e.text, '\n')));
   if (!good) print_error("case '%s'\n", text_at(c, "name"));
   template_free(t);
-  buffer_clear(&out);
+  template_text_clear(&out);
   return good;
 }
 

@@ -169,6 +169,81 @@ static void special_tokens_go_by_type_and_setting(void **state) {
   vocabulary_clear(&v);
 }
 
+// marks: one character a byte of the text, 'x' where the template wrote it.
+static void expect_rendered(const struct tokenizer *t, const char *text, const char *marks,
+                            int count, const int32_t *ids) {
+  struct token_list got = {0};
+  uint8_t own[64] = {0};
+  assert_int_equal(strlen(text), strlen(marks));
+  for (size_t i = 0; marks[i]; i++) own[i] = marks[i] == 'x';
+  tokenizer_encode_rendered(t, str_of(text), own, false, &got);
+  if (got.count != (size_t)count) fail_msg("%s: %zu ids, not %d", text, got.count, count);
+  for (int i = 0; i < count; i++) assert_int_equal(got.ids[i], ids[i]);
+  token_list_clear(&got);
+}
+#define EXPECT_RENDERED(t, text, marks, ...)                                   \
+  expect_rendered(t, text, marks, (int)(sizeof((int32_t[]){__VA_ARGS__}) / 4), \
+                  (const int32_t[]){__VA_ARGS__})
+
+static void only_the_template_writes_special_tokens(void **state) {
+  (void)state;
+  struct vocabulary v;
+  vocabulary_start(&v, TOKENIZER_BPE, "gpt-2");
+  vocabulary_add_letters(&v);
+  int32_t end = vocabulary_add(&v, "<e>", TOKEN_CONTROL, 0);
+  int32_t call = vocabulary_add(&v, "<c>", TOKEN_USER_DEFINED, 0);
+  int32_t longer = vocabulary_add(&v, "<e>\n", TOKEN_CONTROL, 0);
+  int32_t letter = vocabulary_add(&v, "ö", TOKEN_USER_DEFINED, 0);
+  int32_t blanks = vocabulary_add(&v, "  ", TOKEN_USER_DEFINED, 0);
+  int32_t start = vocabulary_add(&v, "<|start|>", TOKEN_CONTROL, 0);  // known.c: shown to users
+  vocabulary_add(&v, "<|>", TOKEN_CONTROL, 0);
+  vocabulary_add_merge(&v, "|", ">");
+  vocabulary_add_merge(&v, "<", "|>");  // text that merges to <|> is no <|>
+  vocabulary_add_merge(&v, "a", "b");
+  int32_t bar = vocabulary_id(&v, STR("|>")), ab = vocabulary_id(&v, STR("ab"));
+  struct tokenizer *t = vocabulary_make(&v);
+  EXPECT_RENDERED(t, "<e>", "xxx", end);
+  EXPECT_RENDERED(t, "<e>", "...", '<', 'e', '>');
+  EXPECT_RENDERED(t, "<e>", ".xx", '<', 'e', '>');
+  EXPECT_RENDERED(t, "<e>", "x.x", '<', 'e', '>');
+  EXPECT_RENDERED(t, "<e>", "xx.", '<', 'e', '>');
+  EXPECT_RENDERED(t, "<e><e>", "...xxx", '<', 'e', '>', end);
+  EXPECT_RENDERED(t, "<e>\n", "xxxx", longer);
+  EXPECT_RENDERED(t, "<e>\n", "xxx.", end, '\n');  // the shorter one is whole
+  EXPECT_RENDERED(t, "<c>", "xxx", call);
+  EXPECT_RENDERED(t, "<c>", "...", '<', 'c', '>');
+  EXPECT_RENDERED(t, "<|start|>", "xxxxxxxxx", start);
+  EXPECT_RENDERED(t, "<|start|>", ".........", '<', '|', 's', 't', 'a', 'r', 't', bar);
+  EXPECT_RENDERED(t, "ö  ", "....", letter, blanks);  // ordinary text, whoever wrote it
+  EXPECT_RENDERED(t, "ab", ".x", ab);                 // text is one text, whoever wrote it
+  EXPECT_RENDERED(t, "<|>", "x..", '<', '|', '>');
+  expect_rendered(t, "", "", 0, NULL);
+  EXPECT(t, "<e>", PARSE_SPECIAL, end);
+  EXPECT(t, "<e>", 0, '<', 'e', '>');
+  EXPECT(t, "<c>", 0, call);  // as llama.cpp does
+  tokenizer_free(t);
+  vocabulary_clear(&v);
+}
+
+// SentencePiece merges characters by the texts of tokens, so a special text could come out of it.
+static void merging_makes_no_special_token(void **state) {
+  (void)state;
+  struct vocabulary v;
+  vocabulary_start(&v, TOKENIZER_SPM, "");
+  vocabulary_add(&v, "<unk>", TOKEN_UNKNOWN, 0);
+  int32_t bos = vocabulary_add(&v, "<s>", TOKEN_CONTROL, 0);
+  vocabulary_add_bytes(&v);
+  int32_t open = vocabulary_add(&v, "<s", TOKEN_NORMAL, -1);
+  int32_t close = vocabulary_add(&v, ">", TOKEN_NORMAL, -1);
+  vocabulary_add(&v, "<", TOKEN_NORMAL, -1), vocabulary_add(&v, "s", TOKEN_NORMAL, -1);
+  struct tokenizer *t = vocabulary_make(&v);
+  EXPECT(t, "<s>", PARSE_SPECIAL, bos);
+  EXPECT(t, "<s>", 0, open, close);
+  EXPECT_RENDERED(t, "<s>", "xx.", open, close);
+  tokenizer_free(t);
+  vocabulary_clear(&v);
+}
+
 static void ends_are_found_by_id_and_by_text(void **state) {
   (void)state;
   struct vocabulary v;
@@ -384,6 +459,8 @@ int main(void) {
       cmocka_unit_test(bpe_takes_whole_words_first_where_the_model_does),
       cmocka_unit_test(bpe_falls_back_where_a_merge_makes_no_token),
       cmocka_unit_test(special_tokens_go_by_type_and_setting),
+      cmocka_unit_test(only_the_template_writes_special_tokens),
+      cmocka_unit_test(merging_makes_no_special_token),
       cmocka_unit_test(ends_are_found_by_id_and_by_text),
       cmocka_unit_test(families_with_other_ends_are_known),
       cmocka_unit_test(bytes_undo_how_texts_are_stored),
