@@ -8,6 +8,10 @@ The browser reads commands from file descriptor 3 and writes answers to 4, each 
         page.open("http://127.0.0.1:8080/")
         page.wait("document.querySelector('.send')")
         page.type("Hello"), page.press("Enter")
+
+A test never assumes that the page has already done what it will do.  wait() and becomes() look again until something
+is true; click() waits until its target stands still and would get the click; settle() waits until the page is at rest.
+PATIENCE_S only bounds how long a failure takes: no test may depend on how fast the machine is.
 """
 import base64
 import json
@@ -17,12 +21,15 @@ import shutil
 import subprocess
 import tempfile
 import time
+import urllib.parse
 
 # The blink settings: a mouse is there, also where the machine has none.
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage --hide-scrollbars
 --blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4
 --no-default-browser-check --remote-debugging-pipe about:blank""".split()
+
+PATIENCE_S = 120
 
 KEYS = {  # name: (code, virtual key, text)
     "Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, ""), "Tab": ("Tab", 9, ""),
@@ -79,7 +86,7 @@ class Browser:
         message, self.received = self.received.split(b"\0", 1)
         return json.loads(message)
 
-    def call(self, method, session=None, timeout=30, **params):
+    def call(self, method, session=None, timeout=PATIENCE_S, **params):
         """Sends one command and returns its result; what else arrives is kept in self.events."""
         self.next_id += 1
         command = {"id": self.next_id, "method": method, "params": params}
@@ -120,10 +127,17 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url):
+        """Goes there and waits until the new document is complete and was drawn once."""
+        self.value("window.left = true")  # a new document has no such mark
         self.call("Page.navigate", url=url)
-        self.wait("document.readyState === 'complete'")
-        # Until something was drawn, Chromium drops what the mouse does.
-        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+        self.wait("!window.left && document.readyState === 'complete'")
+        self.settle()  # until something was drawn, Chromium drops what the mouse does
+
+    def settle(self):
+        """Waits until no transition runs and the page was drawn twice: effects of what happened before are there."""
+        self.wait("""document.getAnimations().every((a) => a.playState !== 'running' ||
+            a.effect.getComputedTiming().endTime === Infinity)""")
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 1))))")
 
     def close(self):
         self.browser.call("Target.closeTarget", targetId=self.target)
@@ -135,28 +149,65 @@ class Page:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']['exception'].get('description')}")
         return result["result"].get("value")
 
-    def wait(self, expression, timeout=30):
-        """Waits until the expression is true; returns its value."""
+    def wait(self, expression, timeout=PATIENCE_S):
+        """Waits until the expression is true; returns its value.  One that cannot be computed yet (an element is not
+        there, a document is just replaced) is not true yet."""
         deadline = time.monotonic() + timeout
         while True:
-            value = self.value(f"(() => {{ const v = ({expression}); return v instanceof Node ? true : v; }})()")
+            try:
+                value = self.value(f"(() => {{ const v = ({expression}); return v instanceof Node ? true : v; }})()")
+            except RuntimeError as error:
+                value, reason = None, f"; {error}"
+            else:
+                reason = ""
             if value:
                 return value
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {timeout} s: {expression}\n{self.text()[-1500:]}")
+                raise TimeoutError(f"not within {timeout} s: {expression}{reason}\n{self.text()[-1500:]}")
             time.sleep(0.05)
+
+    def becomes(self, expression, timeout=PATIENCE_S):
+        """Whether the expression is true within that time."""
+        try:
+            return bool(self.wait(expression, timeout))
+        except TimeoutError:
+            return False
+
+    def ended(self, path):
+        """How many requests of this page for that path have ended, answered in full or broken off."""
+        self.value("1")  # takes in what the browser has told so far
+        mine = [e for e in self.browser.events if e.get("sessionId") == self.session]
+        asked = {e["params"]["requestId"] for e in mine if e["method"] == "Network.requestWillBeSent" and
+                 urllib.parse.urlsplit(e["params"]["request"]["url"]).path == path}
+        return sum(e["method"] in ("Network.loadingFinished", "Network.loadingFailed") and e["params"]["requestId"] in asked for e in mine)
+
+    def wait_ended(self, path, count, timeout=PATIENCE_S):
+        """Waits until that many were."""
+        deadline = time.monotonic() + timeout
+        while self.ended(path) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout} s: {count} requests for {path} have ended")
+            time.sleep(0.05)
+        self.settle()
 
     def text(self, selector="body"):
         return self.value(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
     def click(self, selector):
-        """A real click on the middle of the element."""
-        self.wait(f"document.querySelector({json.dumps(selector)})")
-        x, y = self.value(f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
-            e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect();
-            return [r.x + r.width / 2, r.y + r.height / 2]; }})()""")
+        """A real click on the middle of the element, once it stands still there and nothing lies over it."""
+        target = self.wait(f"""(async () => {{
+            const e = document.querySelector({json.dumps(selector)});
+            e.scrollIntoView({{block: 'nearest'}});
+            const frame = () => new Promise((done) => requestAnimationFrame(done));
+            const middle = () => {{ const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }};
+            const before = middle();
+            await frame(), await frame();
+            const [x, y] = middle();
+            const there = e.isConnected && !e.disabled && e.contains(document.elementFromPoint(x, y));
+            return there && x === before[0] && y === before[1] ? [x, y] : null;
+        }})()""")
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.call("Input.dispatchMouseEvent", type=kind, x=target[0], y=target[1], button="left", clickCount=1)
 
     def type(self, text):
         self.call("Input.insertText", text=text)

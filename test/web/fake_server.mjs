@@ -5,12 +5,14 @@
 //
 // Usage: node test/web/fake_server.mjs [PORT]      (0 = any; prints "http://127.0.0.1:PORT")
 // What the last message begins with chooses the answer:
-//   "markdown" every element · "long" 400 words · "slow" ten tokens a second · "error" a message that is too long ·
-//   "busy" a full queue · "cut" no end · "hostile" markup that must stay text
+//   "markdown" every element · "long" 400 words · "error" a message that is too long · "busy" a full queue ·
+//   "hostile" markup that must stay text
 // POST /fake/mode?loading=1|0 makes it say 503 as while a model loads; ?key=K makes it want an API key; ?gone=1|0 makes
-// it drop every connection; ?bare=1|0 makes it know nothing of the machine.
-// GET /fake/asked is the body of the newest chat request.
+// it drop every connection; ?bare=1|0 makes it know nothing of the machine; ?hold=N makes every answer stand still
+// after N words until hold is another number (0 = no hold); ?cut=1|0 cuts the connections of answers that stand still.
+// GET /fake/asked is the body of the newest chat request, /fake/running the number of answers being written.
 
+import { EventEmitter, once } from 'node:events';
 import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,7 +22,8 @@ import { buildFiles } from '../../scripts/embed-assets.mjs';
 const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const files = new Map((await buildFiles(join(root, 'web'))).map((file) => [file.path, file]));
 const started = Date.now();
-const mode = { loading: false, gone: false, bare: false, key: '' };
+const mode = { loading: false, gone: false, bare: false, key: '', hold: 0, cut: false };
+const changes = new EventEmitter().setMaxListeners(0);  // 'change': the mode is another one, or a client went away
 let lastAsked = null;
 const engine = { running: 0, waiting: 0, pages: 512, pages_used: 0, requests: 0, prompt_tokens: 0, generated_tokens: 0 };
 
@@ -55,7 +58,6 @@ const SEA = 'Rainbows form when sunlight enters drops of rain and bends. Inside 
 const ANSWERS = [
   ['markdown', MARKDOWN, 8],
   ['long', `${SEA}\n\n`.repeat(8), 8],
-  ['slow', SEA.repeat(3), 100],
   ['hostile', '<img src=x onerror="document.title=1"><script>document.title=2</script> [x](javascript:alert(1)) **<b>b</b>**', 5],
   ['', SEA, 12],
 ];
@@ -97,16 +99,17 @@ async function chat(request, response) {
   const chunk = (delta, reason = null) =>
     send({ id: 'chatcmpl-1', object: 'chat.completion.chunk', choices: [{ index: 0, delta, finish_reason: reason }] });
   let gone = false;
-  response.on('close', () => (gone = true));
+  response.on('close', () => (gone = true, changes.emit('change')));
   response.writeHead(200, { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store' });
   engine.running++;
   engine.requests++;
   engine.prompt_tokens += 40;
   engine.pages_used += 12;
   chunk({ role: 'assistant', content: '' });
-  for (const piece of pieces) {
+  for (const [sent, piece] of pieces.entries()) {
+    while (!gone && mode.hold && sent >= mode.hold && !mode.cut) await once(changes, 'change');
+    if (!gone && mode.hold && mode.cut) response.destroy(), await once(response, 'close');
     if (gone) break;
-    if (last.startsWith('cut') && engine.generated_tokens % 20 === 19) response.destroy();
     chunk({ content: piece });
     engine.generated_tokens++;
     await sleep(delay);
@@ -128,11 +131,14 @@ const server = createServer(async (request, response) => {
     return response.end(file.content);
   }
   if (url.pathname === '/fake/mode') {
-    for (const name of ['loading', 'gone', 'bare'])
+    for (const name of ['loading', 'gone', 'bare', 'cut'])
       if (url.searchParams.has(name)) mode[name] = url.searchParams.get(name) === '1';
     mode.key = url.searchParams.get('key') ?? mode.key;
+    mode.hold = Number(url.searchParams.get('hold') ?? mode.hold);
+    changes.emit('change');
     return json(response, 200, mode);
   }
+  if (url.pathname === '/fake/running') return json(response, 200, engine.running);
   if (url.pathname === '/fake/asked') return json(response, 200, lastAsked);
   if (mode.key && request.headers.authorization !== `Bearer ${mode.key}`)
     return refuse(response, 401, 'authentication_error', 'wrong key');

@@ -16,7 +16,7 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, '..', 'support')]
 import motley  # noqa: E402
-from chromium import Browser, find_browser  # noqa: E402
+from chromium import PATIENCE_S, Browser, find_browser  # noqa: E402
 
 if not find_browser():
     motley.skip('no Chromium here: apt-get install chromium, or set MOTLEY_CHROMIUM')
@@ -51,31 +51,43 @@ TOO_WIDE = """[...document.querySelectorAll('main *')].filter((e) => !e.closest(
   e.getBoundingClientRect().right > innerWidth + 0.5).map((e) => e.outerHTML.slice(0, 80))"""
 
 
-def mode(**options):
-    query = '&'.join('%s=%s' % pair for pair in options.items())
+def fake_answer(path, method='GET'):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    opener.open(urllib.request.Request(url + '/fake/mode?' + query, method='POST')).read()
+    return json.load(opener.open(urllib.request.Request(url + path, method=method)))
+
+
+def mode(**options):
+    fake_answer('/fake/mode?' + '&'.join('%s=%s' % pair for pair in options.items()), 'POST')
 
 
 def asked():
     """The body of the newest chat request."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return json.load(opener.open(url + '/fake/asked'))
+    return fake_answer('/fake/asked')
+
+
+def until_nothing_runs():
+    """Waits until the server writes no answer: it saw that the page hung up."""
+    deadline = time.monotonic() + PATIENCE_S
+    while fake_answer('/fake/running') != 0:
+        if time.monotonic() > deadline:
+            raise TimeoutError('the server still writes an answer')
+        time.sleep(0.05)
 
 
 pages = []
 
 
 def fresh(browser, width=1280, height=800, **look):
-    """A new page on the fake server with nothing kept; the one before is closed."""
+    """A new page on the fake server in its usual mode with nothing kept; the one before is closed."""
     if pages:
         pages.pop().close()
+    mode(loading=0, gone=0, bare=0, hold=0, cut=0, key='')
     page = browser.new_page(width, height, **look)
     pages.append(page)
     page.open(url + '/')
     page.value('localStorage.clear()')
     page.open(url + '/')
-    page.wait("document.querySelector('.state.ready')")
+    page.wait("document.querySelector('.state.ready') && document.querySelector('.top .model').title")
     return page
 
 
@@ -83,6 +95,11 @@ def say(page, text):
     page.click(FIELD)
     page.type(text)
     page.press('Enter')
+
+
+def told(page, text, selector='.live .prose'):
+    """Waits until the page shows this text there."""
+    page.wait("document.querySelector('%s')?.innerText.includes(%s)" % (selector, json.dumps(text)))
 
 
 def until_answered(page, count=1):
@@ -106,41 +123,45 @@ def test_chat(browser):
     page.press('Enter', shift=True)
     page.type('two')
     check('Shift-Enter is a new line', page.value("document.querySelector('%s').value" % FIELD) == 'one\ntwo')
+    mode(hold=10)
     page.press('Enter')
-    page.wait("document.querySelector('.live .prose')?.innerText.length > 20")
-    early = len(page.text('.live .prose'))
-    check('text comes piece by piece', early < 250, str(early))
+    told(page, 'drops of rain')
+    check('text comes piece by piece', 'Inside each' not in page.text('.live .prose'), page.text('.live .prose'))
     check('it is marked busy meanwhile', page.value("document.querySelector('[role=log]').ariaBusy") == 'true')
+    mode(hold=0)
     until_answered(page)
     check('the whole text is there', 'fans out into a spectrum' in last_answer(page) and 'lower ones.' in last_answer(page))
     check('tokens and speed are told', '56 tokens' in last_answer(page) and 'tok/s' in last_answer(page))
-    check('a screen reader is told', page.text('.unseen') == 'Answer complete')
-    check('the field is empty and has the focus', page.value("document.activeElement === document.querySelector('%s') &&"
-                                                              " document.activeElement.value === ''" % FIELD))
+    check('a screen reader is told', page.becomes("document.querySelector('.unseen').innerText === 'Answer complete'"))
+    check('the field is empty and has the focus', page.becomes("document.activeElement === document.querySelector('%s') &&"
+                                                               " document.activeElement.value === ''" % FIELD))
     say(page, 'and again')
     until_answered(page, 2)
     roles = [m['role'] for m in asked()['messages']]
     check('the conversation is sent', roles == ['user', 'assistant', 'user'], str(roles))
+    mode(hold=10)
     page.click('.again')
     page.wait("document.querySelector('.live')")
+    mode(hold=0)
     until_answered(page, 2)
     check('regenerating asks the same again', [m['role'] for m in asked()['messages']] == roles)
     page.open(url + '/')
     page.wait("document.querySelector('.chat-title')")
-    check('a page loaded again shows the chat it had', page.value("document.querySelectorAll('.answer').length") == 2)
+    check('a page loaded again shows the chat it had', page.becomes("document.querySelectorAll('.answer').length === 2"))
     page.click('.new-chat')
+    page.wait("document.querySelector('.welcome')")
     page.open(url + '/')
     page.wait("document.querySelector('.chat-title')")
-    check('or the new one', page.value("document.querySelectorAll('.answer').length") == 0)
+    check('or the new one', page.becomes("document.querySelectorAll('.answer').length === 0"))
     page.click('.chat-title')
-    check('chats are kept', page.value("document.querySelectorAll('.answer').length") == 2)
+    check('chats are kept', page.becomes("document.querySelectorAll('.answer').length === 2"))
     page.click('.new-chat')
-    check('a new chat is empty', page.value("document.querySelectorAll('.message').length") == 0)
+    check('a new chat is empty', page.becomes("document.querySelectorAll('.message').length === 0"))
     page.wait("document.activeElement.tagName === 'TEXTAREA'")
     page.click('.chat-delete')
     page.click('.chat-delete.sure')
     page.wait("!document.querySelector('.chat-title')")
-    check('a deleted chat is gone', page.value("Object.keys(localStorage).filter(k => k.startsWith('motley.chat.')).length") == 0)
+    check('a deleted chat is gone', page.becomes("Object.keys(localStorage).every(k => !k.startsWith('motley.chat.'))"))
     check('no errors, nothing refused by the policy', page.problems() == [], str(page.problems()))
     outside = [u for u in page.requested() if not u.startswith(url)]
     check('nothing outside is asked for', outside == [], str(outside))
@@ -148,24 +169,26 @@ def test_chat(browser):
 
 def test_stop(browser):
     page = fresh(browser)
-    say(page, 'slow please')
-    page.wait("document.querySelector('.live .prose')?.innerText.length > 20")
+    mode(hold=30)
+    say(page, 'first')
+    told(page, 'Inside each drop')
     page.click('.send')
     until_answered(page)
-    length = len(last_answer(page))
-    time.sleep(0.5)
-    check('stop keeps what came and ends it', 'Stopped.' in last_answer(page) and len(last_answer(page)) == length)
-    say(page, 'slow again')
-    page.wait("document.querySelector('.live .prose')")
+    text = last_answer(page)
+    until_nothing_runs()
+    page.settle()
+    check('stop keeps what came and ends it', 'Stopped.' in text and last_answer(page) == text)
+    say(page, 'second')
+    told(page, 'Inside each drop')
     page.press('Escape')
     until_answered(page, 2)
     check('Escape stops too', 'Stopped.' in last_answer(page))
-    say(page, 'slow once more')
-    page.wait("document.querySelector('.live .prose')?.innerText.length > 20")
+    say(page, 'third')
+    told(page, 'Inside each drop')
     page.open(url + '/')
     page.wait("document.querySelector('.answer')")
-    check('a page left in the middle keeps its part', page.value("document.querySelectorAll('.answer').length") == 3 and
-          'Stopped.' in last_answer(page), page.text())
+    check('a page left in the middle keeps its part', page.becomes("document.querySelectorAll('.answer').length === 3") and
+          'Stopped.' in last_answer(page) and 'Inside each drop' in last_answer(page), page.text())
 
 
 def test_markdown(browser):
@@ -177,8 +200,10 @@ def test_markdown(browser):
                            ('a quote', 'blockquote p'), ('a link', 'a[href="https://example.org/a"][rel~=noopener]')):
         check(what, page.value("document.querySelector('.prose %s') !== null" % selector))
     page.value("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.value("""new MutationObserver(() => { window.told ||= document.querySelector('figure .copy').innerText === 'Copied'; })
+        .observe(document.querySelector('figure .copy'), {subtree: true, childList: true, characterData: true})""")
     page.click('figure .copy')
-    page.wait("document.querySelector('figure .copy').innerText === 'Copied'")
+    check('a copy is confirmed', page.becomes('window.told'))  # the word goes again after a moment
     check('code is copied as it stands', page.value('window.copied').startswith('def quicksort(a):\n    if len'))
     page.value("document.querySelector('.answer footer .copy').click()")
     page.wait("window.copied.startsWith('Here is')")
@@ -201,18 +226,23 @@ def test_settings(browser):
         page.click(selector)
         page.value("document.querySelector('%s').select()" % selector)
         page.type(text)
+        readings = page.ended('/api/status')
+        page.wait_ended('/api/status', readings + 2)  # the dialog is drawn anew with each
+        kept = page.value("document.querySelector('%s').value" % selector)
+        check('what is typed stays while figures come in', kept == text, kept)
     page.click('.settings .main-button')
     page.wait("!document.querySelector('dialog').open")
     say(page, 'go')
     until_answered(page)
     body = asked()
-    got = [body['messages'][0], body['temperature'], body['max_tokens'], body['seed'], body['stream'], body['model']]
+    got = [body['messages'][0], *[body.get(key) for key in ('temperature', 'max_tokens', 'seed', 'stream', 'model')]]
     check('settings reach the request', got == [{'role': 'system', 'content': 'You are a pirate.'}, 0.2, 30, 42, True,
                                                 'smollm2-135m-instruct'], str(got))
     check('a cut answer says so', 'Cut at the longest answer' in last_answer(page), last_answer(page))
     page.open(url + '/')
     open_settings(page)
-    check('settings are kept', page.value("document.querySelector('#seed').value") == '42')
+    check('settings are kept', page.becomes("document.querySelector('#seed').value === '42' &&"
+                                            " document.querySelector('#max-tokens').value === '30'"))
     page.press('Escape')
     page.wait("!document.querySelector('dialog').open")
     open_settings(page)
@@ -230,6 +260,7 @@ def test_trouble(browser):
     page.wait("document.querySelector('%s').value === 'error'" % FIELD)
     page.press('Escape')
     page.wait("document.querySelector('%s').value === ''" % FIELD)
+    page.settle()
     check('editing can be left', page.text('.question') == 'error' and page.text('.failure') != '')
     page.click('.edit')
     page.wait("document.activeElement.value === 'error'")
@@ -246,18 +277,21 @@ def test_trouble(browser):
     page.click('.edit')
     page.wait("document.activeElement.value === 'busy'")
     page.value("document.activeElement.select()")
-    page.type('cut')
+    page.type('go on')
+    mode(hold=10)
     page.press('Enter')
-    page.wait("document.querySelectorAll('.prose').length === 2")
+    told(page, 'Rainbows')
+    mode(cut=1)
     until_answered(page, 2)
+    mode(hold=0, cut=0)
     check('a cut connection is told', 'cut in the middle' in last_answer(page), last_answer(page))
     check('what came of it is kept', 'Rainbows' in last_answer(page), last_answer(page))
     mode(loading=1)
     page.wait("document.querySelector('.state.loading')")
     page.click('.new-chat')
-    check('loading is told', 'The model is loading' in page.text('.welcome'))
+    told(page, 'The model is loading', '.welcome')
     say(page, 'hello')
-    page.wait("document.querySelector('.live .thinking')?.innerText.includes('loading')")
+    told(page, 'loading', '.live .thinking')
     mode(loading=0)
     until_answered(page)
     check('a message waits for the model', 'Rainbows' in last_answer(page) and page.text('.failure') == '')
@@ -279,39 +313,54 @@ def test_trouble(browser):
     say(page, 'hello')
     until_answered(page)
     check('a key opens the server', 'Rainbows' in last_answer(page), last_answer(page))
-    mode(key='')
 
 
 def test_following(browser):
     page = fresh(browser, height=600)
-    say(page, 'long')
     bottom = "(s => s.scrollHeight - s.scrollTop - s.clientHeight)(document.querySelector('.scroller'))"
-    page.wait("document.querySelector('.scroller').scrollHeight > 900")
-    check('the newest text is in view', page.value(bottom) < 60, str(page.value(bottom)))
+    height = "document.querySelector('.scroller').scrollHeight"
+    top = "document.querySelector('.scroller').scrollTop"
+    mode(hold=350)
+    say(page, 'long')
+    page.wait(height + ' > 750')
+    check('the newest text is in view', page.becomes(bottom + ' < 60'), str(page.value(bottom)))
     page.wheel(-400)
     page.wait(bottom + ' > 100')
-    here = page.value("document.querySelector('.scroller').scrollTop")
-    time.sleep(0.6)
-    check('who scrolled up is left there', abs(page.value("document.querySelector('.scroller').scrollTop") - here) < 5)
+    here = None
+    while here != page.value(top):  # until the wheel has run out
+        here = page.value(top)
+        page.settle()
+    before = page.value(height)
+    mode(hold=430)
+    page.wait('%s > %d' % (height, before + 50))
+    page.settle()
+    check('who scrolled up is left there', page.value(top) == here, str((page.value(top), here)))
     page.click('.to-end')
     page.wait(bottom + ' < 60')
+    mode(hold=0)
     until_answered(page)
-    check('back at the end it follows again', page.value(bottom) < 60, str(page.value(bottom)))
+    check('back at the end it follows again', page.becomes(bottom + ' < 60'), str(page.value(bottom)))
 
 
 def test_figures(browser):
     page = fresh(browser)
     points = "document.querySelector('.spark.speed polyline').getAttribute('points').trim().split(' ').length"
     page.wait(points + ' >= 3')
+    page.wait("document.querySelector('#machine').innerText.includes('135 M')")
     card = page.text('#machine')
     for words in ('135 M', 'llama', 'Q4_1', '98 MB', '8,192 tokens', '30 layers × 576', '49,152', '8.5 GiB of 24 GiB',
                   'AMD EPYC', '0.1.0'):
         check('the card says ' + words, words in card, card)
+    page.value("""new MutationObserver(() => { window.fastest = Math.max(window.fastest ?? 0,
+        parseFloat(document.querySelector('[data-figure=speed] output').innerText) || 0); })
+        .observe(document.querySelector('#machine'), {subtree: true, childList: true, characterData: true})""")
     say(page, 'long')
-    page.wait("parseFloat(document.querySelector('[data-figure=speed] output').innerText) > 5")
-    check('the speed is live', True)
+    check('the speed is live', page.becomes('window.fastest > 0'))
+    until_answered(page)
+    check('and falls to nothing', page.becomes("parseFloat(document.querySelector('[data-figure=speed] output').innerText) === 0"),
+          page.text('[data-figure=speed]'))
     before = page.value(points)
-    page.wait('%s > %d' % (points, before), 10)
+    check('the picture grows', page.becomes('%s > %d || %s === 60' % (points, before, points)))
 
 
 def test_states(browser):
@@ -321,7 +370,6 @@ def test_states(browser):
     usual, words = page.value(order), page.value(caption)
     check('the sections are in their order', usual == 'Model,Live figures,Engine', usual)
     say(page, 'long')
-    page.wait("document.querySelector('.live .prose')")
     until_answered(page)
     check('the caption under Writing is steady', page.value(caption) == words, page.value(caption))
     for name, options, state, sign in (
@@ -331,6 +379,7 @@ def test_states(browser):
             ('ready again', {'bare': 0, 'loading': 0}, '.state.ready', 'SmolLM2')):
         mode(**options)
         page.wait("document.querySelector('%s') && document.querySelector('#machine').innerText.includes('%s')" % (state, sign))
+        page.settle()
         check(name + ': the sections are in their order', page.value(order) == usual, page.value(order))
         check(name + ': nothing is shown that is none',
               not any(word in page.text('#machine') for word in ('NaN', 'undefined', 'null')), page.text('#machine'))
@@ -354,7 +403,7 @@ def test_titles(browser):
     x, y = page.value("(r => [r.x + 20, r.y + 10])(document.querySelector('.chat-title').getBoundingClientRect())")
     page.call('Input.dispatchMouseEvent', type='mouseMoved', x=x, y=y)
     page.wait("getComputedStyle(document.querySelector('.chat-delete')).opacity === '1'")
-    check('and leaves it to the button under the mouse', page.value(room) < 190, page.value(room))
+    check('and leaves it to the button under the mouse', page.becomes(room + ' < 190'), page.value(room))
 
 
 def test_phone(browser):
@@ -364,6 +413,7 @@ def test_phone(browser):
             what = '%d px%s: ' % (width, ' dark' if dark else '')
             say(page, 'markdown')
             until_answered(page)
+            page.settle()
             check(what + 'no sideways scrolling', page.value('document.documentElement.scrollWidth <= innerWidth &&'
                                                              "document.querySelector('.scroller').scrollWidth <= innerWidth"))
             wide = page.value(TOO_WIDE)
@@ -373,13 +423,15 @@ def test_phone(browser):
             check(what + 'buttons can be hit', small == [], str(small))
             page.click('[aria-controls=machine]')
             page.wait("!document.querySelector('#machine').inert")
-            check(what + 'the machine slides in', 'Processor' in page.text('#machine'))
+            check(what + 'the machine slides in', page.becomes("document.querySelector('#machine').innerText.includes('Processor')"))
             page.wait("document.querySelector('#machine').contains(document.activeElement)")  # it has the focus
+            page.settle()
             poor = page.value(CONTRAST)
             check(what + 'contrast in the machine', poor == [], str(poor))
             page.press('Escape')
             page.wait("document.querySelector('#machine').inert")
             page.wait("document.activeElement.getAttribute('aria-controls') === 'machine'")  # the focus comes back
+            page.settle()
             poor = page.value(CONTRAST)
             check(what + 'contrast', poor == [], str(poor))
             check(what + 'no errors', page.problems() == [], str(page.problems()))
@@ -392,9 +444,11 @@ def test_schemes_and_keyboard(browser):
         grounds.add(page.value('getComputedStyle(document.body).backgroundColor'))
         say(page, 'error')
         until_answered(page)
+        page.settle()
         poor = page.value(CONTRAST)
         check('contrast, %s' % ('dark' if dark else 'light'), poor == [], str(poor))
         open_settings(page)
+        page.settle()
         poor = page.value(CONTRAST)
         check('contrast of settings, %s' % ('dark' if dark else 'light'), poor == [], str(poor))
     check('dark is dark', len(grounds) == 2, str(grounds))
@@ -402,6 +456,7 @@ def test_schemes_and_keyboard(browser):
     reached = set()
     for _ in range(12):
         page.press('Tab')
+        page.settle()
         reached.add(page.value('document.activeElement.className || document.activeElement.tagName'))
         style = page.value("(e => e.matches('body, textarea') || getComputedStyle(e).outlineStyle !== 'none')(document.activeElement)")
         check('the focus can be seen', style, page.value('document.activeElement.outerHTML'))

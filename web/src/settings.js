@@ -2,7 +2,7 @@
 //
 // settings.js: the dialog of settings.  A change takes effect at once and is stored by the browser.
 
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { html, IconButton } from './html.js';
 import { connection, status } from './live.js';
@@ -16,6 +16,15 @@ const Field = ({ id, label, help, children }) => html`
     ${children}
     ${help && html`<p id=${`${id}-help`}>${help}</p>`}
   </div>`;
+
+// A field whose text counts when it is left.  Until then the text is kept here: each reading of the server's state (one a
+// second) draws the dialog anew, and the value of before would take the place of what is being typed.
+function Entry({ value, onDone, ...rest }) {
+  const [typed, setTyped] = useState(null);  // null: the field shows `value`
+  return html`
+    <input ...${rest} value=${typed ?? value} onInput=${(event) => setTyped(event.target.value)}
+      onChange=${(event) => onDone(event.target.value)} onBlur=${() => setTyped(null)} />`;
+}
 
 // The number that was typed, limited to [low, high]; the default when it is not a number.
 const bounded = (text, low, high, otherwise) => {
@@ -41,17 +50,17 @@ function Fields() {
       </div>
     <//>
     <${Field} id="max-tokens" label="Longest answer, in tokens">
-      <input id="max-tokens" type="number" min="1" max=${longest} inputmode="numeric" value=${maxTokens}
-        onChange=${(event) => changeSettings({ maxTokens: wholeNumber(event.target.value) })} />
+      <${Entry} id="max-tokens" type="number" min="1" max=${longest} inputmode="numeric" value=${maxTokens}
+        onDone=${(text) => changeSettings({ maxTokens: wholeNumber(text) })} />
     <//>
     <${Field} id="seed" label="Seed" help="The same seed and messages give the same answer. Empty: a new one each time.">
-      <input id="seed" inputmode="numeric" placeholder="random" aria-describedby="seed-help" value=${seed}
-        onChange=${(event) => changeSettings({ seed: seedOf(event.target.value.trim()) })} />
+      <${Entry} id="seed" inputmode="numeric" placeholder="random" aria-describedby="seed-help" value=${seed}
+        onDone=${(text) => changeSettings({ seed: seedOf(text.trim()) })} />
     <//>
     ${(key || connection.value === 'locked') && html`
       <${Field} id="key" label="API key" help="Kept in this browser only.">
-        <input id="key" type="password" autocomplete="off" aria-describedby="key-help" value=${key}
-          onChange=${(event) => changeSettings({ key: event.target.value.trim() })} />
+        <${Entry} id="key" type="password" autocomplete="off" aria-describedby="key-help" value=${key}
+          onDone=${(text) => changeSettings({ key: text.trim() })} />
       <//>`}`;
 }
 
