@@ -2,7 +2,7 @@
 """Every command explains itself, and calls that are wrong get one line and status 2 (usage) or 1 (failure)."""
 import json, os, re, shutil, socket, subprocess, sys, tempfile
 sys.path.insert(0, 'test')
-from support.motley import BINARY, Checks, free_port, run
+from support.motley import BINARY, Checks, run
 
 c = Checks()
 home = tempfile.mkdtemp()
@@ -89,10 +89,10 @@ if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'none', small], capt
 
 # ---- make
 
-port = free_port()
 with socket.socket() as s:
-    s.bind(('127.0.0.1', port))
+    s.bind(('127.0.0.1', 0))
     s.listen()
+    port = s.getsockname()[1]
     r = subprocess.run(['make', '-s', 'run', 'PORT=%d' % port], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     c.check('make run on a busy port says how, before it builds',
             re.fullmatch(rb'make run: port %d is in use.* make run PORT=\d+ .*\nmake(\[\d+\])?: .*\n' % port, r.stderr), r.stderr)

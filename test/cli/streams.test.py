@@ -4,7 +4,7 @@ is cut short while it is served, the program is told to stop before the model is
 orderly end, or service goes on."""
 import os, shutil, signal, socket, subprocess, sys, tempfile, time
 sys.path.insert(0, 'test')
-from support.motley import BINARY, Checks, Server, free_port, run, stories
+from support.motley import BINARY, Checks, Server, listening_port, run, stories
 
 c = Checks()
 folder = tempfile.mkdtemp()
@@ -39,9 +39,11 @@ c.check('and the model is untouched',
         open(folder + '/models/held/model.bin', 'rb').read() == open(model, 'rb').read())
 
 
-def up(port, redirections=''):
-    return subprocess.Popen(['bash', '-c', 'exec "$@" ' + redirections, 'bash', BINARY, 'up', model, '--port',
-                             str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+def up(redirections=''):
+    """The program, and the port where it listens."""
+    process = subprocess.Popen(['bash', '-c', 'exec "$@" ' + redirections, 'bash', BINARY, 'up', model, '--port', '0'],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    return process, listening_port(process)
 
 
 def answer_of(port, any_status=False):
@@ -58,8 +60,7 @@ def answer_of(port, any_status=False):
 
 
 for closed in ('>&-', '2>&-', '<&-', '>&- 2>&- <&-'):
-    port = free_port()
-    p = up(port, closed)
+    p, port = up(closed)
     answer = answer_of(port)
     links = '/proc/%d/fd/' % p.pid
     c.check('up with %s serves' % closed, answer == b'HTTP/1.1 200 OK', answer)
@@ -74,8 +75,7 @@ c.one_line_error('a file that may not grow', r, 'File too large')
 
 # Stopped while it loads, or just after: any answer, and be it "loading", says that signals are heeded.
 for _ in range(5):
-    port = free_port()
-    p = up(port)
+    p, port = up()
     answer_of(port, any_status=True)
     p.send_signal(signal.SIGTERM)
     c.check('stopped while it loads', p.wait(60) == 0, p.returncode)

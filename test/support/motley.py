@@ -4,7 +4,7 @@
 A test is a script: it makes a Checks, calls check(what, condition) for each claim, and ends with finish(), which
 prints "N passed, N failed" and exits.  skip(why) ends with 77, which ctest shows as skipped.
 """
-import http.client, json, os, signal, socket, subprocess, sys, time
+import http.client, json, os, signal, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get('MOTLEY_BUILD', os.path.join(ROOT, 'build'))
@@ -40,10 +40,25 @@ def run(*arguments, **options):
     return subprocess.run([BINARY, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
+def listening_port(process):
+    """The port that a process started with --port 0 listens on, as the kernel tells it; None when the process ended.
+    A port looked for beforehand could be somebody else's by the time it is used."""
+    own = '/proc/%d/' % process.pid
+    end = time.monotonic() + START_S
+    while time.monotonic() < end and process.poll() is None:
+        sockets = set()
+        for entry in os.scandir(own + 'fd'):
+            try:
+                sockets.add(os.readlink(entry.path))
+            except OSError:
+                pass  # closed in the meantime
+        for line in open(own + 'net/tcp').readlines()[1:]:
+            fields = line.split()
+            if fields[3] == '0A' and 'socket:[%s]' % fields[9] in sockets:
+                return int(fields[1].rpartition(':')[2], 16)
+        time.sleep(0.01)
+    if process.poll() is None:
+        raise RuntimeError('the program did not listen within %d s' % START_S)
 
 
 class Checks:
@@ -73,13 +88,14 @@ class Server:
     """`motley up MODEL` on a free port, ready to answer; a context manager."""
 
     def __init__(self, model, *options, environment=None):
-        self.port = free_port()
-        self.log_path = os.path.join(BUILD, 'test-server-%d.log' % self.port)
-        self.log = open(self.log_path, 'wb')
-        self.process = subprocess.Popen([BINARY, 'up', model, '--port', str(self.port), *options],
+        os.makedirs(BUILD, exist_ok=True)
+        handle, self.log_path = tempfile.mkstemp('.log', 'test-server-', BUILD)
+        self.log = os.fdopen(handle, 'wb')
+        self.process = subprocess.Popen([BINARY, 'up', model, '--port', '0', *options],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(environment or {})})
-        self.base = 'http://127.0.0.1:%d' % self.port
+        self.port = listening_port(self.process)
+        self.base = 'http://127.0.0.1:%s' % self.port
 
     def __enter__(self):
         end = time.monotonic() + START_S
