@@ -335,11 +335,12 @@ static void end_line(struct net_parser *p) {
       refuse_bad(p, "there are too many blank lines before the request");
     return;
   }
-  if (p->line_start == 0 && !is_request_line(line))
+  bool is_first = p->line_start == 0;
+  if (is_first && !is_request_line(line))
     return refuse_bad(p, "the request line is not of the form METHOD PATH HTTP/1.1");
   p->line_start = p->head.length;
   if (blank) return end_head(p);
-  if (++p->lines > HEADER_LINES_MAX)
+  if (!is_first && ++p->header_lines > HEADER_LINES_MAX)
     refuse(p, 431, "headers_too_large", "the request has more than 128 header lines");
 }
 

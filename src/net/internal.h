@@ -67,7 +67,8 @@ struct net_parser {
   llhttp_t llhttp;
   struct buffer head;                // request line and headers, every line ending in CRLF
   size_t line_start;                 // offset in head of the line that is not complete yet
-  int blank_lines, lines;            // before the request line; from it on
+  int blank_lines;                   // before the request line
+  int header_lines;                  // after it
   size_t url_start, url_length;      // in head
   size_t query_start, query_length;  // in head, without '?'
   struct buffer path;                // decoded

@@ -78,8 +78,10 @@ size_t wire_send(struct wire *x, struct str bytes, uint64_t timeout_ns) {
 
 bool wire_receive(struct wire *x, uint64_t timeout_ns) {
   char bytes[16384];
+  size_t most = x->most && x->most < sizeof bytes ? x->most : sizeof bytes;
+  if (x->pause_ns) world_sleep(x->world, x->pause_ns);
   while (!x->ended) {
-    int64_t n = world_read(x->world, x->handle, bytes, sizeof bytes);
+    int64_t n = world_read(x->world, x->handle, bytes, most);
     if (n > 0) return buffer_add(&x->in, bytes, (size_t)n), true;
     if (n == 0) return x->ended = true, false;
     if (n != -EAGAIN) return x->error = (int)n, false;

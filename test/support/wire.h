@@ -17,6 +17,8 @@ struct wire {
   struct buffer in;    // received and not taken yet
   bool ended;          // the other side sends no more
   int error;           // -errno of the last call that failed, -ETIMEDOUT when its time was over
+  uint64_t pause_ns;   // a slow reader: how long it sleeps before each read
+  size_t most;         // … and how many bytes it takes then; 0 = all that it can
 };
 // False with x->error set; wire_close is due in every case.
 bool wire_connect(struct wire *x, const struct world *w, const struct world_address *to,
