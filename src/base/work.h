@@ -21,8 +21,8 @@
 struct work;
 
 // Memory of the caller, who sets `run` and `context`; the other fields belong to the queue.  From
-// work_submit until `run` returns, or work_cancel says true, the job stays where it is and is not
-// submitted again.
+// work_submit until `run` is called, or work_cancel says true, the job stays where it is and is not
+// submitted again.  After that the queue does not look at it any more.
 struct work_job {
   void (*run)(void *context);  // on a thread of the queue
   void *context;
@@ -42,7 +42,8 @@ bool work_submit(struct work *w, struct work_job *job, struct error *e);
 // Takes a job back.  True: it waited, and its `run` will not be called.  False: it runs, or has
 // run.
 bool work_cancel(struct work *w, struct work_job *job);
-// The same, and a job that runs is waited for: afterwards its memory is the caller's alone.
+// The same, and when it runs its `run` is waited for.  To be called before what `run` uses is
+// freed, even when `run` has told that it is done: it may not have returned yet.
 bool work_finish(struct work *w, struct work_job *job);
 
 struct work_stats {

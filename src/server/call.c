@@ -84,11 +84,13 @@ void server_call_closed(struct server_call *c, bool gone) {
   c->server->open_calls--;
 }
 
+// Also of calls that are prepared already: a worker that has posted may still be about to wake the
+// loop.
 void server_calls_finish(struct server *s) {
   for (struct server_call *c = s->calls; c; c = c->next) {
     assert(!c->exchange);
-    if (c->preparation.open) work_finish(s->work, &c->preparation.job);
-    c->preparation.open = false;  // what it posted will be dropped, or find nobody waiting
+    work_finish(s->work, &c->preparation.job);
+    c->preparation.open = false;  // what it posted is dropped with the loop
   }
 }
 
