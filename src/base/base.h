@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// base.h: the words every other room is written in: memory by lifetime, strings, errors, maps, log.
+// base.h: the words every other room is written in: memory by lifetime, strings, errors, maps.
 //
 // Conventions that hold in the whole project:
 //   - A function that can fail returns bool (true = done) or a pointer (NULL = failed) and takes a
@@ -143,11 +143,3 @@ bool map_get(const struct map *m, struct str key, int64_t *value);
 void map_clear(struct map *m);
 // 64-bit, well mixed, not cryptographic
 uint64_t hash_bytes(const void *data, size_t length, uint64_t seed);
-
-// --------------------------------------------------------------------------------------------- log
-
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
-// One line on stderr: time, level, text.  Thread-safe.  Only floors 7 and up log; the lower ones
-// return errors.
-void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void log_set_level(enum log_level lowest);  // set once in main, before threads start

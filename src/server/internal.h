@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "api/api.h"
+#include "base/log.h"
 #include "model/chat.h"
 #include "net/net.h"
 #include "probe/probe.h"

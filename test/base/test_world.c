@@ -366,24 +366,6 @@ static void disk_of_a_path_that_is_not_there_yet(void **state) {
   memory_free(path);
 }
 
-// ---- the log
-
-static void log_is_one_clean_line(void **state) {
-  (void)state;
-  int pipe_ends[2], before = dup(STDERR_FILENO);
-  char text[4096] = "";
-  assert_int_equal(pipe(pipe_ends), 0);
-  dup2(pipe_ends[1], STDERR_FILENO);
-  log_line(LOG_DEBUG, "not shown");
-  log_line(LOG_WARNING, "a\nb%s", "\x1b[2J");
-  dup2(before, STDERR_FILENO);
-  close(pipe_ends[1]);
-  assert_true(read(pipe_ends[0], text, sizeof text - 1) > 0);
-  close(pipe_ends[0]), close(before);
-  assert_string_equal(text + strlen("2026-11-30T08:00:00.123Z"), " warning a?b?[2J\n");
-  assert_int_equal(text[10], 'T');
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(arena_keeps_everything_apart),
@@ -400,7 +382,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(atomic_writers_do_not_mix, make_folder, remove_folder),
       cmocka_unit_test_setup_teardown(folders_are_made_once, make_folder, remove_folder),
       cmocka_unit_test(disk_of_a_path_that_is_not_there_yet),
-      cmocka_unit_test(log_is_one_clean_line),
   };
   return cmocka_run_group_tests_name("world", tests, NULL, NULL);
 }

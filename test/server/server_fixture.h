@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/threads.h"
 #include "server/server.h"
 #include "support/client.h"
