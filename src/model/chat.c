@@ -10,6 +10,9 @@
 // from the model, and a message's role where it is one of a fixed set of words, since templates
 // build tokens from it ('<|' + message.role + '|>').
 //
+// Arguments of tool calls that come as strings are parsed where the template wants them as JSON
+// (chat_arguments.c).
+//
 // A template writes the begin-of-text token itself or leaves it to the tokenizer; two of them would
 // be another prompt than the one the model was trained on.
 
@@ -17,6 +20,8 @@
 
 #include <assert.h>
 #include <string.h>
+
+#include "model/chat_arguments.h"
 
 // ChatML, for models that bring no template of their own.  A message that only calls tools has no
 // content.
@@ -29,7 +34,17 @@ struct chat {
   struct template *template;
   const struct tokenizer *tokenizer;
   bool fallback;
+  bool parses_arguments;
 };
+
+static bool try_render(void *context, const json_t *variables, struct buffer *out) {
+  struct template_text text = {0};
+  struct error ignored;
+  bool done = chat_render(context, variables, 0, &text, &ignored);
+  if (done) buffer_add_str(out, buffer_str(&text.bytes));
+  template_text_clear(&text);
+  return done;
+}
 
 // Parsed once here, so that a bad template shows before the first message.
 struct chat *chat_new_of(struct str source, const struct tokenizer *tokenizer, struct error *e) {
@@ -37,7 +52,8 @@ struct chat *chat_new_of(struct str source, const struct tokenizer *tokenizer, s
   struct template *template = template_parse(fallback ? str_of(fallback_source) : source, e);
   if (!template) return NULL;
   struct chat *c = memory_new(sizeof *c);
-  *c = (struct chat){template, tokenizer, fallback};
+  *c = (struct chat){.template = template, .tokenizer = tokenizer, .fallback = fallback};
+  c->parses_arguments = chat_arguments_parsed(try_render, c);
   return c;
 }
 
@@ -72,20 +88,24 @@ static bool is_known_role(const json_t *role) {
 }
 
 // A role that is the same node as some other string of the input would lift that string, too; so
-// each role gets a node of its own.  Returns new messages and puts the nodes into `own`.
-static json_t *with_own_roles(const json_t *messages, json_t *own) {
+// each role gets a node of its own, which goes into `own`.  New reference.
+static json_t *with_own_role(json_t *message, json_t *own) {
+  const json_t *role = json_object_get(message, "role");
+  if (!is_known_role(role)) return json_incref(message);
+  json_t *copy = json_copy(message), *word = json_string(json_string_value(role));
+  json_object_set(copy, "role", word);
+  json_array_append_new(own, word);
+  return copy;
+}
+
+// The messages as the template gets them.
+static json_t *prepare(const struct chat *c, const json_t *messages, json_t *own) {
   json_t *all = json_array();
   for (size_t i = 0; i < json_array_size(messages); i++) {
-    json_t *message = json_array_get(messages, i);
-    const json_t *role = json_object_get(message, "role");
-    if (!is_known_role(role)) {
-      json_array_append(all, message);
-      continue;
-    }
-    json_t *copy = json_copy(message), *word = json_string(json_string_value(role));
-    json_object_set(copy, "role", word);
-    json_array_append_new(own, word);
-    json_array_append_new(all, copy);
+    json_t *message = with_own_role(json_array_get(messages, i), own);
+    json_array_append_new(
+        all, c->parses_arguments ? chat_parse_arguments(message) : json_incref(message));
+    json_decref(message);
   }
   return all;
 }
@@ -103,7 +123,7 @@ bool chat_render(const struct chat *c, const json_t *variables, uint64_t now_ms,
   json_t *own = json_array();
   json_t *all = json_copy((json_t *)(uintptr_t)variables);  // shallow: the caller's stays as it is
   const json_t *messages = json_object_get(variables, "messages");
-  if (json_is_array(messages)) json_object_set_new(all, "messages", with_own_roles(messages, own));
+  if (json_is_array(messages)) json_object_set_new(all, "messages", prepare(c, messages, own));
   set_own(all, "bos_token", token_text(t, tokenizer_bos(t)), own);
   set_own(all, "eos_token", token_text(t, tokenizer_eos(t)), own);
   bool done = template_render(c->template, all, own, now_ms, out, e);

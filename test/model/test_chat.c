@@ -155,6 +155,64 @@ static void test_roles_make_tokens_of_templates(void **state) {
   EXPECT_SPECIAL(template, "{\"messages\":[{\"role\":\"im_end\",\"content\":\"\"}]}", BEGIN);
 }
 
+// ---- arguments of tool calls
+
+// arguments: JSON of the field as a client sends it.
+static void expect_arguments(const char *source, const char *arguments, const char *expected) {
+  struct vocabulary v;
+  struct error e = {0};
+  struct template_text text = {0};
+  struct tokenizer *t = chat_tokenizer(&v);
+  struct chat *chat = chat_new_of(str_of(source), t, &e);
+  json_t *field = json_loads(arguments, JSON_DECODE_ANY, NULL);
+  json_t *json = json_pack("{s:[{s:s,s:n,s:[{s:{s:s,s:o}}]}]}", "messages", "role", "assistant",
+                           "content", "tool_calls", "function", "name", "f", "arguments", field);
+  char *before = json_dumps(json, 0);
+  assert_non_null(json);
+  if (!chat || !chat_render(chat, json, 0, &text, &e)) fail_msg("%s", e.text);
+  assert_string_equal(buffer_str(&text.bytes).data, expected);
+  char *after = json_dumps(json, 0);  // the caller's stays as it is
+  assert_string_equal(before, after);
+  free(before), free(after);
+  json_decref(json);
+  template_text_clear(&text);
+  chat_free(chat);
+  tokenizer_free(t);
+  vocabulary_clear(&v);
+}
+#define EACH_CALL "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+#define END_EACH "{% endfor %}{% endfor %}"
+
+static void test_arguments_are_given_as_the_template_wants_them(void **state) {
+  (void)state;
+  static const char sent[] = "\"{\\\"city\\\":\\\"Bern\\\",\\\"n\\\":[1,2.50,null]}\"";
+  static const char json[] = "{\"city\": \"Bern\", \"n\": [1, 2.5, null]}";
+  static const char plain[] = "{\"city\":\"Bern\",\"n\":[1,2.50,null]}";
+  static const char to_json[] = EACH_CALL "{{ c.function.arguments|tojson }}" END_EACH;
+  expect_arguments(to_json, sent, json);
+  expect_arguments(EACH_CALL "{{ '' + c.function.arguments }}" END_EACH, sent, plain);
+  expect_arguments(EACH_CALL "{{ c.function.arguments }}" END_EACH, sent, plain);
+  expect_arguments(EACH_CALL
+                   "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};"
+                   "{% endfor %}" END_EACH,
+                   sent, "city=Bern;n=[1, 2.5, None];");
+  // both forms are right: as JSON, as llama.cpp and vLLM have it
+  expect_arguments(EACH_CALL
+                   "{% set a = c.function.arguments %}"
+                   "{{ a if a is string else a|tojson }}" END_EACH,
+                   sent, json);
+  // strict about what surrounds the call
+  expect_arguments(
+      "{% if messages[-1].content is string and messages[-1].content != '' %}"
+      "{{ raise_exception('no') }}{% endif %}" EACH_CALL "{{ '' + c.function.arguments }}" END_EACH,
+      sent, plain);
+  expect_arguments(to_json, "{\"a\": 1}", "{\"a\": 1}");  // an object is one already
+  expect_arguments(to_json, "\"\"", "{}");                // none
+  expect_arguments(to_json, "\" \"", "{}");
+  expect_arguments(to_json, "\"{broken\"", "\"{broken\"");  // a model wrote it: it stays
+  expect_arguments(to_json, "\"[1]\"", "[1]");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_chatml),
@@ -162,6 +220,7 @@ int main(void) {
       cmocka_unit_test(test_messages_write_no_special_tokens),
       cmocka_unit_test(test_bos_of_a_message),
       cmocka_unit_test(test_roles_make_tokens_of_templates),
+      cmocka_unit_test(test_arguments_are_given_as_the_template_wants_them),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
