@@ -49,7 +49,6 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # What the names of a room's external symbols begin with, besides the room's own name.
 PREFIXES = {
     "base": "error memory arena str buffer map hash log number pool work world random file sampling",
-    "library": "fetch",
     "cli": "generate",
     "model": "chat",
     "tokenizer": "detokenizer token_list",

@@ -49,7 +49,7 @@ static void open_editor(struct talk *t) {
   history(t->history, &event, H_SETUNIQUE, 1);
   cli_prompt_install(&t->prompt, edit);
   el_set(edit, EL_HIST, history, t->history);
-  struct library *s = library_open(NULL, &ignored);
+  struct library *s = library_open(world_real(), NULL, &ignored);
   if (!s) return;
   struct buffer path = {0};
   buffer_print(&path, "%s/chat-history", library_home(s));

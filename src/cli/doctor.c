@@ -21,7 +21,6 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
-#include "library/fetch.h"
 #include "library/library.h"
 #include "probe/probe.h"
 
@@ -74,7 +73,7 @@ static void look_store(const struct check *self, struct finding *f) {
   (void)self;
   struct error e = {0};
   uint64_t disk = 0;
-  struct library *s = library_open(NULL, &e);
+  struct library *s = library_open(world_real(), NULL, &e);
   bool done = s && file_make_folders(world_real(), library_home(s), &e) &&
               file_free_bytes(world_real(), library_home(s), &disk, &e);
   if (done && access(library_home(s), W_OK) < 0)
@@ -98,14 +97,13 @@ static void look_models(const struct check *self, struct finding *f) {
   struct error e = {0};
   struct library_model *list = NULL;
   int count = 0, broken = 0;
-  struct library *s = library_open(NULL, &e);
+  struct library *s = library_open(world_real(), NULL, &e);
   if (!s || !library_models(s, &list, &count, &broken, &e)) {
     f->verdict = BAD;
     buffer_add_text(&f->text, e.text);
   }
   for (int i = 0; i < count; i++) {
-    char digest[65];
-    bool same = fetch_sha256_file(list[i].path, digest, &e) && strcmp(digest, list[i].sha256) == 0;
+    bool same = library_model_is_intact(s, &list[i], &e);
     buffer_print(&f->text, "%s%s%s", i ? ", " : "", list[i].name, same ? "" : " (DAMAGED)");
     if (same) continue;
     f->verdict = BAD;

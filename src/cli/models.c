@@ -75,7 +75,7 @@ static int models_main(const struct cli_command *self, int argc, char **argv) {
   struct error e = {0};
   int stop = cli_parse(self, options, 0, 0, argc, argv, &parsed);
   if (stop) return stop - 1;
-  struct library *s = library_open(NULL, &e);
+  struct library *s = library_open(world_real(), NULL, &e);
   if (!s) return cli_fail(&e);
   int status;
   if (remove) {

@@ -135,15 +135,6 @@ static void on_note(void *context, const char *line) {
   fprintf(stderr, "%s\n", line);
 }
 
-// A model that would be refused when it is served is refused when it comes.  One of llama2.c whose
-// tokenizer did not come with it is fine: --tokenizer names one.
-static bool on_check(void *context, const char *path, struct error *e) {
-  if (model_check(path, NULL, e)) return true;
-  if (e->kind != ERROR_MISSING) return false;
-  on_note(context, "its tokenizer did not come with it: give it with --tokenizer FILE");
-  return true;
-}
-
 static void print_model(const struct library_model *m, bool json) {
   if (!json) {
     struct buffer advice = {0};
@@ -168,7 +159,7 @@ static bool pull(struct library_pull *p, struct library_model *out, struct error
   sigemptyset(&held);
   sigaddset(&held, SIGINT);
   sigaddset(&held, SIGTERM);
-  struct library *s = library_open(NULL, e);
+  struct library *s = library_open(world_real(), NULL, e);
   if (!s) return false;
   sigprocmask(SIG_BLOCK, &held, &before);
   bool done = library_pull_model(s, p, out, e);
@@ -182,8 +173,7 @@ static bool pull(struct library_pull *p, struct library_model *out, struct error
 
 static int pull_main(const struct cli_command *self, int argc, char **argv) {
   struct bar bar = {.terminal = isatty(STDERR_FILENO) == 1};
-  struct library_pull request = {
-      .progress = on_progress, .note = on_note, .check = on_check, .context = &bar};
+  struct library_pull request = {.progress = on_progress, .note = on_note, .context = &bar};
   bool json = false;
   const struct cli_option options[] = {
       {"name", 'n', CLI_TEXT, "NAME", "name the model so (default: from its file's name)",

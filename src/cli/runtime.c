@@ -30,7 +30,7 @@ static bool only_model(struct library *s, struct library_model *out, struct erro
 
 bool cli_runtime_resolve(const struct cli_model_options *options, struct cli_runtime *out,
                          struct error *e) {
-  struct library *s = library_open(NULL, e);
+  struct library *s = library_open(world_real(), NULL, e);
   if (!s) return false;
   struct library_model found = {0};
   bool done =

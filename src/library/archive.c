@@ -6,11 +6,10 @@
 // picked by name (pick.c) and unpacked piece by piece, checked by its CRC, synced and renamed.
 // Nothing else of the archive is looked at, and nothing in it is run.
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "library/internal.h"
@@ -23,24 +22,25 @@ bool library_is_archive(const char *file_name) {
 
 // Where the unpacked bytes go.
 struct output {
+  const struct world *world;
   int file;
   const char *path;
   const struct library_pull *pull;
   const char *what;
-  uint64_t done, total;
+  uint64_t done, total;  // bytes
 };
 
 // A full disk is told with what is still missing, so that the person knows how much room to
 // make.
 static bool write_piece(void *context, const uint8_t *data, size_t length, struct error *e) {
   struct output *o = context;
-  o->done += length;
+  assert(length <= o->total - o->done);  // the reader of zip files sees to that
   while (length) {
-    ssize_t n = write(o->file, data, length);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
-      return library_fail_disk_full(o->path, o->total - o->done + length, e);
-    if (n < 0) return error_set_errno(e, errno, "cannot write %s", o->path);
+    int64_t n = world_write_at(o->world, o->file, data, length, o->done);
+    if (n == 0 || n == -ENOSPC || n == -EDQUOT)
+      return file_fail_disk_full(o->world, o->path, o->total - o->done, e);
+    if (n < 0) return error_set_errno(e, (int)-n, "cannot write %s", o->path);
+    o->done += (uint64_t)n;
     data += n;
     length -= (size_t)n;
   }
@@ -61,29 +61,32 @@ static int pick_entry(const struct library_zip *z, const char *name, struct aren
 // Unpacks to a name of its own and renames when all is well, so that model.gguf is never half
 // there.
 static bool unpack_entry(const struct library_zip *z, const struct library_zip_entry *entry,
-                         const char *fresh, const char *path, struct output *o, struct error *e) {
+                         const char *fresh, struct output *o, struct error *e) {
+  const struct world *w = o->world;
+  uint64_t left = UINT64_MAX;
   if (entry->size > LIBRARY_MODEL_MAX)
     return error_set(e, ERROR_INPUT, "%s declares a model of more than 4 TiB", o->what);
-  if (entry->size > library_free_bytes(fresh)) return library_fail_disk_full(path, entry->size, e);
+  file_free_bytes(w, fresh, &left, NULL);  // not known: the write will tell
+  if (entry->size > left) return file_fail_disk_full(w, o->path, entry->size, e);
   o->total = entry->size;
-  o->file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (o->file < 0) return error_set_errno(e, errno, "cannot create %s", fresh);
-  bool done = library_zip_unpack(z, entry, write_piece, o, e);
-  if (done && fsync(o->file) < 0) done = error_set_errno(e, errno, "cannot write %s", fresh);
-  if (close(o->file) < 0 && done) done = error_set_errno(e, errno, "cannot write %s", fresh);
-  if (done && rename(fresh, path) < 0) done = error_set_errno(e, errno, "cannot rename %s", fresh);
-  if (!done) unlink(fresh);
+  o->file = world_open(w, fresh, WORLD_WRITE | WORLD_CREATE | WORLD_TRUNCATE);
+  if (o->file == -ENOSPC) return file_fail_disk_full(w, o->path, entry->size, e);
+  if (o->file < 0) return error_set_errno(e, -o->file, "cannot create %s", fresh);
+  bool done = library_zip_unpack(z, entry, write_piece, o, e) &&
+              file_publish(w, o->file, fresh, o->path, e);
+  world_close(w, o->file);
+  if (!done) world_remove(w, fresh);
   return done;
 }
 
 // The archive is mapped, not read: only the pages of the entry that is unpacked are ever
 // touched.
-bool library_archive_extract(const char *archive, const char *name, const char *folder,
-                             const struct library_pull *pull, struct arena *memory,
-                             const char **inside, struct error *e) {
+bool library_archive_extract(const struct world *w, const char *archive, const char *name,
+                             const char *folder, const struct library_pull *pull,
+                             struct arena *memory, const char **inside, struct error *e) {
   struct file_map map;
   struct library_zip z;
-  if (!file_map_open(&map, world_real(), archive, e)) return false;
+  if (!file_map_open(&map, w, archive, e)) return false;
   bool done = library_zip_open(&z, map.data, map.length, e) || error_prefix(e, "%s", name);
   if (done) {
     int chosen = pick_entry(&z, name, memory, e);
@@ -93,8 +96,8 @@ bool library_archive_extract(const char *archive, const char *name, const char *
       *inside = arena_copy(memory, entry->name.data, entry->name.length);
       const char *path = arena_print(memory, "%s/%s", folder, library_model_file(*inside));
       const char *fresh = arena_print(memory, "%s.new", path);
-      struct output o = {.path = path, .pull = pull, .what = library_last_part(*inside)};
-      done = unpack_entry(&z, entry, fresh, path, &o, e);
+      struct output o = {w, -1, path, pull, library_last_part(*inside), 0, 0};
+      done = unpack_entry(&z, entry, fresh, &o, e);
     }
     library_zip_close(&z);
   }

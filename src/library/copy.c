@@ -1,122 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// copy.c: copies a file on this machine, and what copying, unpacking and downloading have in
-// common: room on the disk, and the question whether to go on.
+// copy.c: copies a file on this machine, and the question, common to copying, unpacking and
+// downloading, whether to go on.
 //
-// A copy shares the original's blocks where the file system can (FICLONE), else the kernel moves
-// the bytes (copy_file_range), else they go through memory.  The new name appears when all is
-// written and synced.
+// The bytes go through memory in pieces.  The new name appears when all is written and synced.
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/fs.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "library/internal.h"
 
-#define COPY_PIECE (8u << 20)  // bytes copied between two reports
-
-// Asks about the folder, since the file itself need not be there yet. f_bavail leaves out what
-// is reserved for root.
-uint64_t library_free_bytes(const char *path) {
-  struct statvfs s;
-  char folder[PATH_MAX];
-  const char *slash = strrchr(path, '/');
-  if (!slash || (size_t)(slash - path) >= sizeof folder) return UINT64_MAX;
-  memcpy(folder, path, (size_t)(slash - path));
-  folder[slash - path] = 0;
-  return statvfs(folder[0] ? folder : "/", &s) == 0 ? (uint64_t)s.f_bavail * s.f_frsize
-                                                    : UINT64_MAX;
-}
-
-bool library_fail_disk_full(const char *path, uint64_t needed, struct error *e) {
-  return error_set(e, ERROR_SYSTEM,
-                   "not enough disk space for %s: %.1f MB more are needed, %.1f MB are free; make "
-                   "room and run the command again",
-                   path, (double)needed / 1e6, (double)library_free_bytes(path) / 1e6);
-}
+#define COPY_PIECE (1u << 20)  // bytes copied between two reports
 
 bool library_report(const struct library_pull *pull, const char *what, uint64_t done,
                     uint64_t total, struct error *e) {
+  assert(!total || done <= total);
   if (!pull->progress || pull->progress(pull->context, what, done, total)) return true;
   return error_set(e, ERROR_CANCELLED, "stopped; run the command again to go on");
 }
 
 struct copying {
+  const struct world *world;
   const char *from_path, *to_path;
-  const char *what;  // the file's name, for progress
-  int from, to;
+  int from, to;   // handles; -1 = not open
   uint64_t size;  // bytes
   const struct library_pull *pull;
 };
 
-// The number of bytes copied, 0 at the end, -1 on failure.
-static ssize_t copy_piece(int from, int to) {
-  ssize_t n = copy_file_range(from, NULL, to, NULL, COPY_PIECE, 0);
-  if (n >= 0 || (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP))
-    return n;
-  char piece[64 * 1024];
-  n = read(from, piece, sizeof piece);
-  for (ssize_t at = 0; at < n;) {
-    ssize_t w = write(to, piece + at, (size_t)(n - at));
-    if (w < 0 && errno == EINTR) continue;
-    if (w < 0) return -1;
-    at += w;
-  }
-  return n;
-}
-
-// The room is asked for first: a copy that must fail should not fill the disk before it does.
-static bool copy_all(const struct copying *c, struct error *e) {
-  if (ioctl(c->to, FICLONE, c->from) == 0) return true;
-  if (c->size > library_free_bytes(c->to_path))
-    return library_fail_disk_full(c->to_path, c->size, e);
-  for (uint64_t done = 0;;) {
-    ssize_t n = copy_piece(c->from, c->to);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
-      return library_fail_disk_full(c->to_path, c->size - done, e);
-    if (n < 0) return error_set_errno(e, errno, "cannot copy %s", c->from_path);
-    if (n == 0) return true;
-    done += (uint64_t)n;
-    if (!library_report(c->pull, c->what, done, c->size, e)) return false;
-  }
-}
-
 // On failure the caller closes whichever of the two was opened.
 static bool open_both(struct copying *c, const char *fresh, struct error *e) {
-  struct stat info;
-  c->from = open(c->from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // not to hang on a pipe
-  if (c->from < 0) return error_set_errno(e, errno, "cannot open %s", c->from_path);
-  if (fstat(c->from, &info) < 0 || !S_ISREG(info.st_mode))
+  struct world_file_info info;
+  c->from = world_open(c->world, c->from_path, WORLD_READ);
+  if (c->from < 0) return error_set_errno(e, -c->from, "cannot open %s", c->from_path);
+  if (world_info_of(c->world, c->from, &info) < 0 || info.kind != WORLD_FILE)
     return error_set(e, ERROR_INPUT, "%s is not a regular file", c->from_path);
-  c->size = (uint64_t)info.st_size;
-  c->to = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  return c->to >= 0 || error_set_errno(e, errno, "cannot create %s", fresh);
+  c->size = info.size;
+  c->to = world_open(c->world, fresh, WORLD_WRITE | WORLD_CREATE | WORLD_TRUNCATE);
+  if (c->to == -ENOSPC) return file_fail_disk_full(c->world, c->to_path, c->size, e);
+  return c->to >= 0 || error_set_errno(e, -c->to, "cannot create %s", fresh);
+}
+
+// The room is asked for first: a copy that must fail should not fill the disk before it does.  The
+// file is copied as long as it is, should it grow or shrink meanwhile.
+static bool copy_all(const struct copying *c, uint8_t *piece, struct error *e) {
+  uint64_t left = UINT64_MAX, done = 0;
+  file_free_bytes(c->world, c->to_path, &left, NULL);
+  if (c->size > left) return file_fail_disk_full(c->world, c->to_path, c->size, e);
+  for (;;) {
+    int64_t n = world_read_at(c->world, c->from, piece, COPY_PIECE, done);
+    if (n < 0) return error_set_errno(e, (int)-n, "cannot read %s", c->from_path);
+    if (n == 0) return true;
+    struct str bytes = {(const char *)piece, (size_t)n};
+    if (!file_write_all(c->world, c->to, bytes, done, c->to_path, e)) return false;
+    done += (uint64_t)n;
+    uint64_t total = done < c->size ? c->size : done;
+    if (!library_report(c->pull, library_last_part(c->from_path), done, total, e)) return false;
+  }
 }
 
 // Goes through "<to>.new", so a copy that was killed is never taken for the file.
-bool library_copy_file(const char *from, const char *to, const struct library_pull *pull,
-                       struct error *e) {
+bool library_copy_file(const struct world *w, const char *from, const char *to,
+                       const struct library_pull *pull, struct error *e) {
   struct buffer fresh = {0};
-  struct copying c = {.from_path = from,
-                      .to_path = to,
-                      .what = library_last_part(from),
-                      .from = -1,
-                      .to = -1,
-                      .pull = pull};
+  struct copying c = {w, from, to, -1, -1, 0, pull};
   buffer_print(&fresh, "%s.new", to);
-  bool done = open_both(&c, fresh.data, e) && copy_all(&c, e);
-  if (done && (fsync(c.to) < 0 || rename(fresh.data, to) < 0))
-    done = error_set_errno(e, errno, "cannot write %s", to);
-  if (!done && c.to >= 0) unlink(fresh.data);
-  if (c.to >= 0) close(c.to);
-  if (c.from >= 0) close(c.from);
+  bool done = open_both(&c, fresh.data, e);
+  if (done) {
+    uint8_t *piece = memory_new(COPY_PIECE);
+    done = copy_all(&c, piece, e) && file_publish(w, c.to, fresh.data, to, e);
+    memory_free(piece);
+  }
+  if (!done && c.to >= 0) world_remove(w, fresh.data);
+  if (c.to >= 0) world_close(w, c.to);
+  if (c.from >= 0) world_close(w, c.from);
   buffer_clear(&fresh);
   return done;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// curl.h: libcurl, loaded at run time.  Only fetch.c uses it.
+// curl.h: libcurl, loaded at run time.  Only curl.c uses it.
 //
 // The prototypes and numbers are libcurl's documented C interface, which has been stable since
 // soname 4 (2006); they are written down here so that neither building nor starting Motley needs

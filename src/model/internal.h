@@ -237,7 +237,8 @@ void model_llama2c_clear(struct llama2c *l);
 // Reads a tokenizer file, which must hold exactly `vocabulary` tokens; NULL on failure.
 struct tokenizer *model_llama2c_tokenizer(struct str file, int vocabulary, struct error *e);
 // Finds the tok*.bin beside `path`; false when there is none or more than one.
-bool model_llama2c_find_tokenizer(const char *path, struct buffer *out, struct error *e);
+bool model_llama2c_find_tokenizer(const struct world *w, const char *path, struct buffer *out,
+                                  struct error *e);
 
 // ---- model.c
 

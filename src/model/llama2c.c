@@ -13,7 +13,6 @@
 // of this format.  Fixed by the format: rms epsilon 1e-5, rotary base 10000, pairs side by side as
 // in GGUF's llama.  Tokens: 0 is unknown, 1 and 2 are BOS and EOS, 3..258 the bytes; texts hold a
 // plain space where SentencePiece has "▁".
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -263,25 +262,31 @@ static bool is_tokenizer_name(struct str name) {
          str_equal((struct str){name.data + name.length - end.length, end.length}, end);
 }
 
-// Only an only child is taken: guessing between two tokenizers would give babble, not an error.
-bool model_llama2c_find_tokenizer(const char *path, struct buffer *out, struct error *e) {
+struct search {
+  int found;
+  struct buffer name;  // of the first one
+};
+
+static bool look_at_name(void *context, const char *name) {
+  struct search *s = context;
+  if (is_tokenizer_name(str_of(name)) && s->found++ == 0) buffer_add_text(&s->name, name);
+  return true;
+}
+
+// With several there is no telling which one: guessing would give babble, not an error.
+bool model_llama2c_find_tokenizer(const struct world *w, const char *path, struct buffer *out,
+                                  struct error *e) {
   const char *slash = strrchr(path, '/');
-  struct arena arena = {0};
-  const char *folder = slash ? arena_copy(&arena, path, (size_t)(slash - path) + 1) : "./";
-  DIR *d = opendir(folder);
-  int found = 0;
-  size_t before = out->length;
-  for (struct dirent *entry; d && (entry = readdir(d));) {
-    if (!is_tokenizer_name(str_of(entry->d_name)) || found++) continue;
-    buffer_add_text(out, folder);
-    buffer_add_text(out, entry->d_name);
-  }
-  if (d) closedir(d);
-  arena_clear(&arena);
-  if (found == 1) return true;
-  out->length = before;
-  return error_set(
-      e, ERROR_MISSING,
-      "a llama2.c model needs its tokenizer: %s tok*.bin lies beside it; name the file",
-      found ? "more than one" : "no");
+  struct buffer folder = {0};
+  struct search s = {0};
+  buffer_print(&folder, "%.*s", slash ? (int)(slash - path) + 1 : 2, slash ? path : "./");
+  world_list(w, folder.data, look_at_name, &s);
+  if (s.found == 1) buffer_print(out, "%s%s", folder.data, s.name.data);
+  buffer_clear(&folder);
+  buffer_clear(&s.name);
+  return s.found == 1 ||
+         error_set(e, ERROR_MISSING,
+                   "a llama2.c model needs its tokenizer: %s tok*.bin lies beside it; name the "
+                   "file with --tokenizer",
+                   s.found ? "more than one" : "no");
 }

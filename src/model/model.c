@@ -102,15 +102,20 @@ static bool open_gguf(struct model *m, struct str file, bool mapped, const char 
   return done;
 }
 
+static const struct world *world_of(const struct model_options *options) {
+  return options && options->world ? options->world : world_real();
+}
+
 // The tokenizer is a file of its own; an option names it or it lies beside the model.
 static bool open_llama2c_tokenizer(struct model *m, const char *path,
                                    const struct model_options *options, int vocabulary,
                                    struct error *e) {
   struct buffer found = {0}, content = {0};
   const char *named = options ? options->tokenizer_path : NULL;
-  bool done = named || model_llama2c_find_tokenizer(path, &found, e);
+  bool done = named || model_llama2c_find_tokenizer(world_of(options), path, &found, e);
   if (done)
-    done = file_read(world_real(), named ? named : found.data, LLAMA2C_TOKENIZER_MAX, &content, e);
+    done = file_read(world_of(options), named ? named : found.data, LLAMA2C_TOKENIZER_MAX, &content,
+                     e);
   if (done) done = (m->tokenizer = model_llama2c_tokenizer(buffer_str(&content), vocabulary, e));
   buffer_clear(&found);
   buffer_clear(&content);
@@ -168,7 +173,7 @@ struct model *model_open_bytes(struct str file, bool mapped, const char *name,
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e) {
   struct file_map map = {0};
-  if (!file_map_open(&map, world_real(), path, e)) return NULL;
+  if (!file_map_open(&map, world_of(options), path, e)) return NULL;
   struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, true, path,
                                      options, kernel, e);
   if (m)
@@ -182,7 +187,7 @@ struct model *model_open(const char *path, const struct model_options *options,
 // about a file.  The path is not put in front of a refusal, as model_open_bytes does.
 bool model_check(const char *path, const struct model_options *options, struct error *e) {
   struct file_map map = {0};
-  if (!file_map_open(&map, world_real(), path, e)) return false;
+  if (!file_map_open(&map, world_of(options), path, e)) return false;
   struct model *m = memory_new(sizeof *m);
   bool good =
       open_any(m, (struct str){(const char *)map.data, map.length}, true, path, options, NULL, e);

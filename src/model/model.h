@@ -8,7 +8,7 @@
 // asks for anything else is refused by name, with the list of what is supported.
 #pragma once
 
-#include "base/base.h"
+#include "base/world.h"
 #include "kernel/kernel.h"
 #include "tokenizer/tokenizer.h"
 
@@ -26,6 +26,7 @@ struct model_config {
 };
 
 struct model_options {
+  const struct world *world;   // where the files are; NULL = the real one
   const char *tokenizer_path;  // llama2.c only; NULL looks for tok*.bin beside the file
 };
 

@@ -17,7 +17,7 @@
 
 #include "base/file.h"
 #include "library/curl.h"
-#include "library/fetch.h"
+#include "library/internal.h"
 #if __has_include(<curl/curl.h>)
 #define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
@@ -77,7 +77,7 @@ static int tear_down(void **state) {
 
 struct download {
   char url[256], path[128], part[160], from[160];
-  struct fetch_request request;
+  struct library_fetch request;
   char digest[65];
   struct error error;
 };
@@ -89,10 +89,13 @@ static void prepare(struct download *d, const struct fixture *f, const char *tar
            (unsigned long)hash_bytes(target, strlen(target), 1));
   snprintf(d->part, sizeof d->part, "%s.part", d->path);
   snprintf(d->from, sizeof d->from, "%s.part.from", d->path);
-  d->request = (struct fetch_request){.url = d->url, .path = d->path};
+  d->request = (struct library_fetch){
+      .world = world_real(), .get = library_curl_get, .url = d->url, .path = d->path};
 }
 
-static bool fetch(struct download *d) { return fetch_file(&d->request, d->digest, &d->error); }
+static bool fetch(struct download *d) {
+  return library_fetch_file(&d->request, d->digest, &d->error);
+}
 
 static void fill(uint8_t *data, size_t size, unsigned version) {
   for (size_t i = 0; i < size; i++) data[i] = (uint8_t)(i * i * 31 + i / 251 + version);
@@ -101,7 +104,7 @@ static void fill(uint8_t *data, size_t size, unsigned version) {
 static void digest_of(size_t size, unsigned version, char out[65]) {
   uint8_t *data = memory_new(size);
   fill(data, size, version);
-  fetch_sha256(data, size, out);
+  library_sha256(data, size, out);
   memory_free(data);
 }
 
@@ -115,7 +118,7 @@ static void expect_file(const struct download *d, size_t size, unsigned version)
   fill(wanted, size, version);
   if (size) assert_memory_equal(got.data, wanted, size);
   char digest[65];
-  fetch_sha256(wanted, size, digest);
+  library_sha256(wanted, size, digest);
   assert_string_equal(d->digest, digest);
   assert_false(file_exists(world_real(), d->part));
   assert_false(file_exists(world_real(), d->from));
@@ -135,11 +138,25 @@ static void put_file(const char *path, const void *data, size_t size) {
   assert_true(file_write_atomic(world_real(), path, (struct str){data, size}, NULL));
 }
 
+// What an earlier run left: bytes, and the note that vouches for them.
+static void put_part(const struct download *d, const void *data, size_t size,
+                     const char *validator) {
+  char note[64];
+  snprintf(note, sizeof note, "%s\n%zu\n", validator, size);
+  put_file(d->part, data, size);
+  put_file(d->from, note, strlen(note));
+}
+
+static bool fetch_text(const char *url, size_t limit, struct buffer *out, struct error *e) {
+  struct library_fetch request = {.world = world_real(), .get = library_curl_get, .url = url};
+  return library_fetch_text(&request, limit, out, e);
+}
+
 // Everything that was asked so far.
 static void read_log(const struct fixture *f, struct buffer *log) {
   char url[64];
   snprintf(url, sizeof url, "http://127.0.0.1:%d/log", f->port);
-  assert_true(fetch_text(url, NULL, 1 << 20, log, NULL));
+  assert_true(fetch_text(url, 1 << 20, log, NULL));
 }
 
 // ---- whole files
@@ -223,8 +240,7 @@ static void an_earlier_run_is_continued(void **state) {
   uint8_t *data = memory_new(60000);
   fill(data, 60000, 0);
   prepare(&d, *state, "plain/60000");
-  put_file(d.part, data, 20000);
-  put_file(d.from, "\"v0\"", 4);
+  put_part(&d, data, 20000, "\"v0\"");
   assert_true(fetch(&d));
   expect_file(&d, 60000, 0);
   struct buffer log = {0};
@@ -237,16 +253,39 @@ static void an_earlier_run_is_continued(void **state) {
 static void what_is_left_of_another_version_is_dropped(void **state) {
   struct download d;
   prepare(&d, *state, "plain/60001");
-  put_file(d.part, "rubbish of another version", 26);
-  put_file(d.from, "\"old\"", 5);
+  put_part(&d, "rubbish of another version", 26, "\"old\"");
   assert_true(fetch(&d));
   expect_file(&d, 60001, 0);
+}
+
+// Bytes behind those that the note vouches for may be a hole that a power cut left.
+static void only_bytes_with_a_note_are_used(void **state) {
+  const char *const notes[] = {"\"v0\"\n20000\n",
+                               "\"v0\"\n",
+                               "\"v0\"",
+                               "",
+                               "\"v0\"\n-1\n",
+                               "\"v0\"\n60000\nmore",
+                               "\"v0\"\n99999999999999999999\n",
+                               "\"v0\"\n60001\n"};
+  for (size_t i = 0; i < COUNT_OF(notes); i++) {
+    struct download d;
+    uint8_t *data = memory_new(60000);
+    fill(data, 20000, 0);  // and zeros
+    prepare(&d, *state, "plain/70000");
+    put_file(d.part, data, 60000);
+    put_file(d.from, notes[i], strlen(notes[i]));
+    assert_true(fetch(&d));
+    expect_file(&d, 70000, 0);
+    unlink(d.path);
+    memory_free(data);
+  }
 }
 
 static void a_part_without_a_validator_is_used_only_under_a_digest(void **state) {
   struct download d;
   prepare(&d, *state, "bare/3001");
-  put_file(d.part, "rubbish", 7);
+  put_part(&d, "rubbish", 7, "");
   assert_true(fetch(&d));
   expect_file(&d, 3001, 0);
 
@@ -254,7 +293,7 @@ static void a_part_without_a_validator_is_used_only_under_a_digest(void **state)
   digest_of(3002, 0, digest);
   prepare(&d, *state, "bare/3002");
   d.request.sha256 = digest;
-  put_file(d.part, "rubbish", 7);  // continued first, then found wrong
+  put_part(&d, "rubbish", 7, "");  // continued first, then found wrong
   assert_true(fetch(&d));
   expect_file(&d, 3002, 0);
 }
@@ -264,13 +303,11 @@ static void a_complete_or_too_long_part_ends_well(void **state) {
   uint8_t *data = memory_new(5000);
   fill(data, 5000, 0);
   prepare(&d, *state, "plain/4000");
-  put_file(d.part, data, 4000);
-  put_file(d.from, "\"v0\"", 4);
+  put_part(&d, data, 4000, "\"v0\"");
   assert_true(fetch(&d));
   expect_file(&d, 4000, 0);
   prepare(&d, *state, "plain/4001");
-  put_file(d.part, data, 5000);
-  put_file(d.from, "\"v0\"", 4);
+  put_part(&d, data, 5000, "\"v0\"");
   assert_true(fetch(&d));
   expect_file(&d, 4001, 0);
   memory_free(data);
@@ -419,10 +456,10 @@ static void documents_are_bounded(void **state) {
   char url[64];
   buffer_add_text(&text, "before");
   snprintf(url, sizeof url, "http://127.0.0.1:%d/plain/1000", f->port);
-  assert_false(fetch_text(url, NULL, 999, &text, &e));
+  assert_false(fetch_text(url, 999, &text, &e));
   assert_non_null(strstr(e.text, "more than"));
   assert_string_equal(text.data, "before");
-  assert_true(fetch_text(url, NULL, 1000, &text, &e));
+  assert_true(fetch_text(url, 1000, &text, &e));
   assert_int_equal(text.length, 1006);
   buffer_clear(&text);
 }
@@ -446,12 +483,12 @@ static void digests_match_the_standard(void **state) {
   };
   char digest[65];
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
-    fetch_sha256(cases[i].text, strlen(cases[i].text), digest);
+    library_sha256(cases[i].text, strlen(cases[i].text), digest);
     assert_string_equal(digest, cases[i].digest);
   }
   char *million = memory_new(1000000);
   memset(million, 'a', 1000000);
-  fetch_sha256(million, 1000000, digest);
+  library_sha256(million, 1000000, digest);
   assert_string_equal(digest, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   memory_free(million);
 }
@@ -464,10 +501,10 @@ static void digests_of_all_short_lengths(void **state) {
   char digest[65];
   fill(data, sizeof data, 0);
   for (size_t n = 0; n < sizeof data; n++) {
-    fetch_sha256(data, n, digest);
+    library_sha256(data, n, digest);
     buffer_add_text(&all, digest);
   }
-  fetch_sha256(all.data, all.length, digest);
+  library_sha256(all.data, all.length, digest);
   assert_string_equal(digest, "7d866465e941ac8c3f1beed224ff4bb89a3fa865255f10dced07826782812328");
   buffer_clear(&all);
 }
@@ -479,11 +516,11 @@ static void digest_of_a_file(void **state) {
   fill(data, 700001, 3);
   snprintf(path, sizeof path, "%s/digest", f->folder);
   put_file(path, data, 700001);
-  fetch_sha256(data, 700001, wanted);
-  assert_true(fetch_sha256_file(path, digest, NULL));
+  library_sha256(data, 700001, wanted);
+  assert_true(library_sha256_file(world_real(), path, digest, NULL));
   assert_string_equal(digest, wanted);
   struct error e = {0};
-  assert_false(fetch_sha256_file("/no/such/file", digest, &e));
+  assert_false(library_sha256_file(world_real(), "/no/such/file", digest, &e));
   assert_non_null(strstr(e.text, "/no/such/file"));
   memory_free(data);
 }
@@ -567,6 +604,7 @@ int main(void) {
       cmocka_unit_test(wrong_ranges_are_not_taken),
       cmocka_unit_test(an_earlier_run_is_continued),
       cmocka_unit_test(what_is_left_of_another_version_is_dropped),
+      cmocka_unit_test(only_bytes_with_a_note_are_used),
       cmocka_unit_test(a_part_without_a_validator_is_used_only_under_a_digest),
       cmocka_unit_test(a_complete_or_too_long_part_ends_well),
       cmocka_unit_test(statuses_say_what_to_do),

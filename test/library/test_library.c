@@ -23,7 +23,7 @@ static int set_up(void **state) {
   struct fixture *f = memory_new(sizeof *f);
   strcpy(f->home, "/tmp/motley-store-XXXXXX");
   if (!mkdtemp(f->home)) return -1;
-  f->store = library_open(f->home, NULL);
+  f->store = library_open(world_real(), f->home, NULL);
   *state = f;
   return f->store ? 0 : -1;
 }
@@ -53,7 +53,7 @@ static void add_model(const struct fixture *f, const char *name, const char *sou
       .path = path, .source = (char *)(uintptr_t)source, .bytes = strlen(name), .pulled_ms = 7};
   strcpy(m.name, name);
   memset(m.sha256, 'a', 64);
-  assert_true(library_manifest_write(folder, &m, NULL));
+  assert_true(library_manifest_write(world_real(), folder, &m, NULL));
 }
 
 // ---- names
@@ -171,7 +171,7 @@ static void manifests_that_lie_are_refused(void **state) {
     else
       buffer_add_text(&text, bad[i]);
     write_file(path, text.data ? text.data : "");
-    assert_false(library_manifest_read(f->home, "x", &m, &e));
+    assert_false(library_manifest_read(world_real(), f->home, "x", &m, &e));
     assert_int_equal(e.kind, ERROR_INPUT);
     buffer_clear(&text);
   }
@@ -312,43 +312,77 @@ static void the_best_type_is_picked(void **state) {
 
 // ---- programs
 
+struct ran {
+  struct buffer out, complaints;
+  struct error e;
+  int status;
+  bool done;
+};
+
+static void run(struct ran *r, const char *const *argv, const char *const *extra, size_t limit,
+                bool (*go_on)(void *context), void *context) {
+  *r = (struct ran){.status = -1};
+  struct library_program p = {argv, extra, limit, &r->out, &r->complaints, go_on, context};
+  r->done = library_run_program(world_real(), &p, &r->status, &r->e);
+}
+
+static void ran_clear(struct ran *r) {
+  buffer_clear(&r->out);
+  buffer_clear(&r->complaints);
+}
+
 static void programs_are_run_without_a_shell(void **state) {
   (void)state;
-  struct buffer out = {0}, complaints = {0};
-  int status = -1;
+  struct ran r;
   const char *const echo[] = {"sh", "-c",     "printf '%s' \"$1$WORD\"; echo oops >&2; exit 3",
                               "sh", "$(x) ;", NULL};
   const char *const extra[] = {"WORD=added", NULL};
-  assert_true(library_run_program(echo, extra, 100, NULL, NULL, &out, &complaints, &status, NULL));
-  assert_int_equal(status, 3);
-  assert_string_equal(out.data, "$(x) ;added");
-  assert_string_equal(complaints.data, "oops\n");
-  buffer_clear(&out);
+  run(&r, echo, extra, 100, NULL, NULL);
+  assert_true(r.done);
+  assert_int_equal(r.status, 3);
+  assert_string_equal(r.out.data, "$(x) ;added");
+  assert_string_equal(r.complaints.data, "oops\n");
+  ran_clear(&r);
   const char *const much[] = {
       "sh", "-c", "i=0; while [ $i -lt 20000 ]; do echo 0123456789; i=$((i+1)); done", NULL};
-  assert_true(library_run_program(much, NULL, 1000, NULL, NULL, &out, &complaints, &status, NULL));
-  assert_int_equal(out.length, 1000);
-  assert_int_equal(status, 0);
+  run(&r, much, NULL, 1000, NULL, NULL);
+  assert_true(r.done);
+  assert_int_equal(r.out.length, 1000);
+  assert_int_equal(r.status, 0);
+  ran_clear(&r);
   const char *const none[] = {"no-such-program-here", NULL};
-  struct error e = {0};
-  assert_false(library_run_program(none, NULL, 10, NULL, NULL, &out, &complaints, &status, &e));
-  assert_int_equal(e.kind, ERROR_MISSING);
-  buffer_clear(&out);
-  buffer_clear(&complaints);
+  run(&r, none, NULL, 10, NULL, NULL);
+  assert_false(r.done);
+  assert_int_equal(r.e.kind, ERROR_MISSING);
+  ran_clear(&r);
+}
+
+// A name that is there already is replaced, in every program's eyes, and the rest stays.
+static void the_environment_is_added_to(void **state) {
+  (void)state;
+  struct ran r;
+  const char *const show[] = {
+      "sh", "-c", "env | grep -c '^MOTLEY_TEST_X='; echo $MOTLEY_TEST_X $MOTLEY_TEST_Y", NULL};
+  const char *const extra[] = {"MOTLEY_TEST_X=new", NULL};
+  setenv("MOTLEY_TEST_X", "old", 1);
+  setenv("MOTLEY_TEST_Y", "kept", 1);
+  run(&r, show, extra, 100, NULL, NULL);
+  assert_string_equal(r.out.data, "1\nnew kept\n");
+  ran_clear(&r);
 }
 
 static bool not_on(void *context) { return --*(int *)context > 0; }
 
 static void a_program_can_be_stopped(void **state) {
   (void)state;
-  struct buffer out = {0}, complaints = {0};
-  struct error e = {0};
-  int status = -1, looks = 2;
+  struct ran r;
+  int looks = 2;
   const char *const forever[] = {"sleep", "1000", NULL};
-  assert_false(
-      library_run_program(forever, NULL, 10, not_on, &looks, &out, &complaints, &status, &e));
-  assert_int_equal(e.kind, ERROR_CANCELLED);
-  assert_int_equal(status, 128 + 15);
+  run(&r, forever, NULL, 10, not_on, &looks);
+  assert_false(r.done);
+  assert_int_equal(r.e.kind, ERROR_CANCELLED);
+  assert_int_equal(r.status, 128 + 15);
+  ran_clear(&r);
 }
 
 int main(void) {
@@ -364,6 +398,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(removing_takes_the_model_and_nothing_else, set_up, tear_down),
       cmocka_unit_test(the_best_type_is_picked),
       cmocka_unit_test(programs_are_run_without_a_shell),
+      cmocka_unit_test(the_environment_is_added_to),
       cmocka_unit_test(a_program_can_be_stopped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

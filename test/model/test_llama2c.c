@@ -310,7 +310,7 @@ static void a_missing_tokenizer_is_named(void **state) {
   (void)state;
   struct buffer found = {0};
   struct error e;
-  assert_false(model_llama2c_find_tokenizer("/no-such-folder/model.bin", &found, &e));
+  assert_false(model_llama2c_find_tokenizer(world_real(), "/no-such-folder/model.bin", &found, &e));
   expect_refusal(&e, "no tok*.bin lies beside it");
   buffer_clear(&found);
 }
