@@ -48,7 +48,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 # What the names of a room's external symbols begin with, besides the room's own name.
 PREFIXES = {
-    "base": "error memory arena str buffer map hash log number pool work world random file sampling",
+    "base": "error memory arena str buffer map hash log number pool work world random file sampling simulation",
     "cli": "generate",
     "model": "chat",
     "tokenizer": "detokenizer token_list",
@@ -57,6 +57,7 @@ PREFIXES = {
 STATICS = {
     ("base", "settings"): "the log's level and form, set in main before threads start",
     ("base", "dropped"): "log lines that nobody read; counted for the process, as its stderr is",
+    ("base", "memory_watcher"): "a simulation is told what its thread takes and gives back",
     ("cli", "screen_changed"): "a signal handler reaches nothing else",
     ("cli", "interrupted"): "a signal handler reaches nothing else",
     ("cli", "signalled_server"): "a signal handler reaches nothing else",

@@ -10,3 +10,11 @@ int world_process_pipe(void *context, int handles[2]);
 int world_process_start(void *context, const struct world_program *program);
 int world_process_signal(void *context, int process, int number);
 int world_process_ended(void *context, int process, struct world_exit *out);
+
+// Is told about every block that this thread takes and gives back: a simulation gives back what a
+// killed process had taken.  At most one a thread.
+struct memory_watch {
+  void (*taken)(struct memory_watch *w, void *block, size_t mapped);  // mapped: bytes; 0 = malloc
+  void (*returned)(struct memory_watch *w, void *block);
+};
+extern _Thread_local struct memory_watch *memory_watcher;

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/internal.h"
 
 #define ARENA_BLOCK_MIN 1024u  // bytes; a request's arena often stays below it
 #define ARENA_BLOCK_MAX (1u << 20)
@@ -31,6 +31,17 @@
 #define ARENA_EXACT false
 #endif
 
+_Thread_local struct memory_watch *memory_watcher;
+
+static void *taken(void *block, size_t mapped) {
+  if (memory_watcher) memory_watcher->taken(memory_watcher, block, mapped);
+  return block;
+}
+
+static void returned(void *block) {
+  if (memory_watcher && block) memory_watcher->returned(memory_watcher, block);
+}
+
 // Nothing here may allocate: the line is built on the stack and goes past stdio's buffers.
 static _Noreturn void exhausted(size_t size) {
   char line[96];
@@ -42,16 +53,20 @@ static _Noreturn void exhausted(size_t size) {
 void *memory_new(size_t size) {
   void *block = calloc(1, size ? size : 1);
   if (!block) exhausted(size);
-  return block;
+  return taken(block, 0);
 }
 
 void *memory_resize(void *block, size_t size) {
+  returned(block);
   void *moved = realloc(block, size ? size : 1);
   if (!moved) exhausted(size);
-  return moved;
+  return taken(moved, 0);
 }
 
-void memory_free(void *block) { free(block); }
+void memory_free(void *block) {
+  returned(block);
+  free(block);
+}
 
 // The kernel refuses here only what can never fit; pages that are touched later come one by one.
 void *memory_try_big(size_t size, const char *for_what, struct error *e) {
@@ -64,10 +79,11 @@ void *memory_try_big(size_t size, const char *for_what, struct error *e) {
     return NULL;
   }
   madvise(block, mapped, MADV_HUGEPAGE);  // a wish; without it all stays right
-  return block;
+  return taken(block, mapped);
 }
 
 void memory_free_big(void *block, size_t size) {
+  returned(block);
   if (block) munmap(block, size ? size : 1);
 }
 

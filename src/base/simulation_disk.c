@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// simulation_disk.c: files and folders of a simulated machine.
+//
+// Everything is there twice: as programs see it (the system's cache) and as it is on the disk.
+//
+//   bytes   write_at ──▶ seen, its sectors dirty ──sync, or the system by itself──▶ durable
+//   names   create, rename, remove ──▶ seen, and a change in the machine's list
+//                                      ──sync of the folder, or the system by itself──▶ durable
+//
+// The system writes back by itself whenever the dice say so: that is why a program cannot rely on
+// an unsynced state to be lost, either.  What a power cut leaves is in simulation_cut.c.
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/simulation_internal.h"
+
+#define SECTOR 512u
+#define SYSTEM_WRITES_BACK 8  // one in so many writes or changes of names
+
+// ---- nodes and names
+
+static struct simulation_node *node_new(struct simulation_machine *m, bool folder) {
+  struct simulation_node *n = memory_new(sizeof *n);
+  n->machine = m;
+  n->folder = folder;
+  n->number = ++m->node_number;
+  n->modified_ms = 1700000000000u + m->simulation->now_ns / 1000000u;
+  n->next = m->nodes;
+  if (n->next) n->next->previous = n;
+  m->nodes = n;
+  return n;
+}
+
+static void names_clear(struct simulation_names *names) {
+  while (names->count) simulation_name_drop(names, &names->items[names->count - 1]);
+  memory_free(names->items);
+  *names = (struct simulation_names){0};
+}
+
+static void node_free(struct simulation_node *n) {
+  names_clear(&n->seen_names);
+  names_clear(&n->durable_names);
+  if (n->previous)
+    n->previous->next = n->next;
+  else
+    n->machine->nodes = n->next;
+  if (n->next) n->next->previous = n->previous;
+  memory_free(n->seen), memory_free(n->durable), memory_free(n->dirty);
+  memory_free(n);
+}
+
+void simulation_node_release(struct simulation_node *n) {
+  assert(n->references > 0);
+  if (--n->references == 0) node_free(n);
+}
+
+struct simulation_name *simulation_name_find(struct simulation_names *names, const char *text) {
+  for (size_t i = 0; i < names->count; i++)
+    if (!strcmp(names->items[i].text, text)) return &names->items[i];
+  return NULL;
+}
+
+// Takes the name's place in the list; the order of names means nothing.
+void simulation_name_drop(struct simulation_names *names, struct simulation_name *name) {
+  struct simulation_name gone = *name;
+  *name = names->items[--names->count];
+  memory_free(gone.text);
+  simulation_node_release(gone.node);
+}
+
+void simulation_name_set(struct simulation_names *names, const char *text,
+                         struct simulation_node *node) {
+  struct simulation_name *name = simulation_name_find(names, text);
+  node->references++;
+  if (name) {
+    struct simulation_node *before = name->node;
+    name->node = node;
+    simulation_node_release(before);
+    return;
+  }
+  if (names->count == names->capacity) {
+    names->capacity = names->capacity ? names->capacity * 2 : 4;
+    names->items = memory_resize(names->items, names->capacity * sizeof *names->items);
+  }
+  size_t size = strlen(text) + 1;
+  names->items[names->count++] =
+      (struct simulation_name){memcpy(memory_new(size), text, size), node};
+}
+
+// ---- changes of names
+
+static void change_free(struct simulation_change *c) {
+  simulation_node_release(c->node);
+  if (c->to) simulation_node_release(c->to);
+  if (c->from) simulation_node_release(c->from);
+  memory_free(c->to_name), memory_free(c->from_name);
+  memory_free(c);
+}
+
+// Takes a change out of the list; when it happened, the disk has it.  An old name goes only while
+// it still stands for the node: another change may have given it to another one.
+void simulation_change_apply(struct simulation_machine *m, struct simulation_change **at,
+                             bool happened) {
+  struct simulation_change *c = *at;
+  if (happened && c->to) simulation_name_set(&c->to->durable_names, c->to_name, c->node);
+  if (happened && c->from) {
+    struct simulation_name *old = simulation_name_find(&c->from->durable_names, c->from_name);
+    if (old && old->node == c->node) simulation_name_drop(&c->from->durable_names, old);
+  }
+  *at = c->next;
+  if (!c->next) m->changes_end = at;
+  change_free(c);
+}
+
+// Those that concern the folder become durable, in their order; NULL = all.  One that a failed sync
+// has forgotten happens or not; it cannot come after those that follow it.
+void simulation_changes_apply(struct simulation_machine *m, const struct simulation_node *folder) {
+  for (struct simulation_change **at = &m->changes; *at;) {
+    struct simulation_change *c = *at;
+    if (!folder || c->to == folder || c->from == folder)
+      simulation_change_apply(m, at, !c->forgotten || simulation_dice(m->simulation, 2));
+    else
+      at = &c->next;
+  }
+}
+
+static char *copy_name(const char *text) {
+  size_t size = strlen(text) + 1;
+  return memcpy(memory_new(size), text, size);
+}
+
+static void change_new(struct simulation_node *node, struct simulation_node *to,
+                       const char *to_name, struct simulation_node *from, const char *from_name) {
+  struct simulation_machine *m = node->machine;
+  struct simulation_change *c = memory_new(sizeof *c);
+  *c = (struct simulation_change){.node = node, .to = to, .from = from};
+  node->references++;
+  if (to) to->references++, c->to_name = copy_name(to_name);
+  if (from) from->references++, c->from_name = copy_name(from_name);
+  *m->changes_end = c;
+  m->changes_end = &c->next;
+  if (simulation_dice(m->simulation, SYSTEM_WRITES_BACK) == 0) simulation_changes_apply(m, NULL);
+}
+
+static void name_appears(struct simulation_node *folder, const char *name,
+                         struct simulation_node *n) {
+  struct simulation_name *before = simulation_name_find(&folder->seen_names, name);
+  if (before) before->node->visible--;
+  simulation_name_set(&folder->seen_names, name, n);
+  n->visible++;
+}
+
+static void name_goes(struct simulation_node *folder, const char *name) {
+  struct simulation_name *old = simulation_name_find(&folder->seen_names, name);
+  old->node->visible--;
+  simulation_name_drop(&folder->seen_names, old);
+}
+
+// ---- paths
+
+// The absolute path without ".", ".." and empty parts; out has PATH_MAX bytes.
+int simulation_path(const struct simulation_process *p, const char *path, char out[]) {
+  char whole[2 * PATH_MAX];
+  size_t length = 0;
+  int n = path[0] == '/' ? snprintf(whole, sizeof whole, "%s", path)
+                         : snprintf(whole, sizeof whole, "%s/%s", p->folder, path);
+  if (!path[0]) return -ENOENT;
+  if (n >= PATH_MAX) return -ENAMETOOLONG;
+  for (const char *at = whole; *at;) {
+    size_t part = strcspn(at, "/");
+    if (part == 2 && at[0] == '.' && at[1] == '.') {
+      while (length && out[--length] != '/') continue;
+    } else if (part && !(part == 1 && at[0] == '.')) {
+      if (part > NAME_MAX) return -ENAMETOOLONG;
+      out[length++] = '/';
+      memcpy(out + length, at, part);
+      length += part;
+    }
+    at += part + (at[part] == '/');
+  }
+  if (!length) out[length++] = '/';
+  out[length] = 0;
+  return 0;
+}
+
+// Walks to the folder that holds the last part, which is left in `name` ("" for the root).
+static struct simulation_node *find_folder(const struct simulation_process *p, const char *path,
+                                           char name[NAME_MAX + 1], int *why) {
+  char whole[PATH_MAX + 1];
+  struct simulation_node *n = p->machine->root;
+  *why = simulation_path(p, path, whole);
+  if (*why) return NULL;
+  name[0] = 0;
+  for (const char *at = whole + 1; *at;) {
+    size_t part = strcspn(at, "/");
+    memcpy(name, at, part);
+    name[part] = 0;
+    if (!at[part]) break;
+    struct simulation_name *found = simulation_name_find(&n->seen_names, name);
+    *why = !found ? -ENOENT : found->node->folder ? 0 : -ENOTDIR;
+    if (*why) return NULL;
+    n = found->node;
+    at += part + 1;
+  }
+  return n;
+}
+
+// *why is 0 when it is found.
+struct simulation_node *simulation_find(struct simulation_process *p, const char *path, int *why) {
+  char name[NAME_MAX + 1];
+  struct simulation_node *folder = find_folder(p, path, name, why);
+  if (!folder || !name[0]) return folder;
+  struct simulation_name *found = simulation_name_find(&folder->seen_names, name);
+  if (!found) *why = -ENOENT;
+  return found ? found->node : NULL;
+}
+
+// ---- space
+
+uint64_t simulation_free_bytes(const struct simulation_machine *m) {
+  uint64_t used = 0, all = m->simulation->options.disk_bytes;
+  for (const struct simulation_node *n = m->nodes; n; n = n->next)
+    if (n->visible > 0) used += n->seen_size;
+  return used < all ? all - used : 0;
+}
+
+static void *widen(void *block, size_t old, size_t size) {
+  uint8_t *moved = memory_resize(block, size);
+  memset(moved + old, 0, size - old);
+  return moved;
+}
+
+static void reserve(struct simulation_node *n, uint64_t size) {
+  if (size <= n->capacity) return;
+  uint64_t capacity = n->capacity ? n->capacity * 2 : 4 * SECTOR;
+  while (capacity < size) capacity *= 2;
+  n->seen = widen(n->seen, n->capacity, capacity);
+  n->durable = widen(n->durable, n->capacity, capacity);
+  n->dirty = widen(n->dirty, n->capacity / SECTOR, capacity / SECTOR);
+  n->capacity = capacity;
+}
+
+// ---- the calls
+
+static struct simulation_node *create(struct simulation_node *folder, const char *name, bool dir) {
+  struct simulation_node *n = node_new(folder->machine, dir);
+  name_appears(folder, name, n);
+  change_new(n, folder, name, NULL, NULL);
+  return n;
+}
+
+static int set_size(struct simulation_node *n, uint64_t size) {
+  if (size > n->seen_size && size - n->seen_size > simulation_free_bytes(n->machine))
+    return -ENOSPC;
+  reserve(n, size);
+  uint64_t low = size < n->seen_size ? size : n->seen_size;
+  uint64_t high = size < n->seen_size ? n->seen_size : size;
+  if (high > low) {
+    memset(n->seen + low, 0, high - low);
+    memset(n->dirty + low / SECTOR, 1, (high - 1) / SECTOR - low / SECTOR + 1);
+    n->size_dirty = true;
+  }
+  n->seen_size = size;
+  n->modified_ms = 1700000000000u + n->machine->simulation->now_ns / 1000000u;
+  return 0;
+}
+
+static int open_node(struct simulation_process *p, struct simulation_node *n, uint32_t flags) {
+  if ((flags & WORLD_FOLDER) && !n->folder) return -ENOTDIR;
+  if (n->folder && (flags & WORLD_WRITE)) return -EISDIR;
+  if (!n->folder && (flags & WORLD_TRUNCATE)) set_size(n, 0);
+  struct simulation_object *o =
+      simulation_object_new(p->simulation, n->folder ? OBJECT_FOLDER : OBJECT_FILE);
+  o->node = n;
+  o->flags = flags;
+  n->references++;
+  n->visible++;
+  return simulation_handle_new(p, o);
+}
+
+int simulation_open(struct simulation_process *p, const char *path, uint32_t flags) {
+  char name[NAME_MAX + 1];
+  int why;
+  struct simulation_node *folder = find_folder(p, path, name, &why);
+  if (!folder) return why;
+  if (!name[0]) return open_node(p, folder, flags);
+  struct simulation_name *found = simulation_name_find(&folder->seen_names, name);
+  uint32_t fresh = WORLD_CREATE | WORLD_EXCLUSIVE;
+  if (found && (flags & fresh) == fresh) return -EEXIST;
+  if (found) return open_node(p, found->node, flags);
+  if (!(flags & WORLD_CREATE)) return -ENOENT;
+  if (simulation_free_bytes(p->machine) == 0) return -ENOSPC;
+  return open_node(p, create(folder, name, false), flags);
+}
+
+int64_t simulation_read_at(struct simulation_object *o, void *data, size_t size, uint64_t offset) {
+  const struct simulation_node *n = o->node;
+  if (n->folder) return -EISDIR;
+  if (!(o->flags & WORLD_READ) && (o->flags & WORLD_WRITE)) return -EBADF;
+  if (offset >= n->seen_size) return 0;
+  if (size > n->seen_size - offset) size = n->seen_size - offset;
+  if (size) memcpy(data, n->seen + offset, size);
+  return (int64_t)size;
+}
+
+// Some of the dirty sectors reach the disk, together with the size that covers them.
+void simulation_file_write_back(struct simulation_node *n) {
+  struct simulation *s = n->machine->simulation;
+  uint64_t sectors = (n->seen_size + SECTOR - 1) / SECTOR;
+  uint64_t from = simulation_dice(s, sectors), count = 1 + simulation_dice(s, sectors);
+  for (uint64_t i = from; i < sectors && i < from + count; i++) {
+    if (!n->dirty[i]) continue;
+    memcpy(n->durable + i * SECTOR, n->seen + i * SECTOR, SECTOR);
+    n->dirty[i] = 0;
+    uint64_t end = (i + 1) * SECTOR < n->seen_size ? (i + 1) * SECTOR : n->seen_size;
+    if (n->durable_size < end) n->durable_size = end;
+  }
+}
+
+int64_t simulation_write_at(struct simulation_object *o, const void *data, size_t size,
+                            uint64_t offset) {
+  struct simulation_node *n = o->node;
+  if (n->folder || !(o->flags & WORLD_WRITE)) return -EBADF;
+  if (!size) return 0;
+  uint64_t grows = offset + size > n->seen_size ? offset + size - n->seen_size : 0;
+  uint64_t room = grows ? simulation_free_bytes(n->machine) : 0;
+  if (grows > room) {  // what fits is taken
+    if (grows - room >= size) return -ENOSPC;
+    size -= grows - room;
+    grows = room;
+  }
+  if (grows) set_size(n, offset + size);
+  memcpy(n->seen + offset, data, size);
+  memset(n->dirty + offset / SECTOR, 1, (offset + size - 1) / SECTOR - offset / SECTOR + 1);
+  n->modified_ms = 1700000000000u + n->machine->simulation->now_ns / 1000000u;
+  if (simulation_dice(n->machine->simulation, SYSTEM_WRITES_BACK) == 0)
+    simulation_file_write_back(n);
+  return (int64_t)size;
+}
+
+int simulation_resize(struct simulation_object *o, uint64_t size) {
+  if (o->node->folder || !(o->flags & WORLD_WRITE)) return -EINVAL;
+  return set_size(o->node, size);
+}
+
+// A sync that fails wrote a part, and what it did not write is no longer known to be unwritten.
+static void sync_file(struct simulation_node *n, bool fails) {
+  struct simulation *s = n->machine->simulation;
+  for (uint64_t i = 0; i * SECTOR < n->capacity; i++) {
+    if (!n->dirty[i]) continue;
+    n->dirty[i] = 0;
+    if (!fails || simulation_dice(s, 2))
+      memcpy(n->durable + i * SECTOR, n->seen + i * SECTOR, SECTOR);
+  }
+  if (!fails || simulation_dice(s, 2)) n->durable_size = n->seen_size;
+  n->size_dirty = false;
+}
+
+int simulation_sync(struct simulation_object *o, bool fails) {
+  struct simulation_node *n = o->node;
+  struct simulation_machine *m = n->machine;
+  if (!n->folder) {
+    sync_file(n, fails);
+  } else if (!fails) {
+    simulation_changes_apply(m, n);
+  } else {
+    for (struct simulation_change *c = m->changes; c; c = c->next)
+      if (c->to == n || c->from == n) c->forgotten = true;
+  }
+  return 0;
+}
+
+static void fill_info(const struct simulation_node *n, struct world_file_info *out) {
+  *out = (struct world_file_info){.kind = n->folder ? WORLD_DIRECTORY : WORLD_FILE,
+                                  .size = n->folder ? 0 : n->seen_size,
+                                  .modified_ms = n->modified_ms,
+                                  .device = (uint64_t)n->machine->number + 1,
+                                  .number = n->number};
+}
+
+int simulation_info(struct simulation_process *p, const char *path, struct world_file_info *out) {
+  int why;
+  const struct simulation_node *n = simulation_find(p, path, &why);
+  if (n) fill_info(n, out);
+  return why;
+}
+
+int simulation_info_of(struct simulation_object *o, struct world_file_info *out) {
+  if (o->kind == OBJECT_FILE || o->kind == OBJECT_FOLDER)
+    fill_info(o->node, out);
+  else
+    *out = (struct world_file_info){.kind = WORLD_OTHER};
+  return 0;
+}
+
+// Whether a folder may take the place of what is there.
+static int may_replace(const struct simulation_node *n, const struct simulation_node *there) {
+  if (!there || there == n) return 0;
+  if (there->folder != n->folder) return there->folder ? -EISDIR : -ENOTDIR;
+  return there->folder && there->seen_names.count ? -ENOTEMPTY : 0;
+}
+
+static bool is_below(const struct simulation_node *n, const struct simulation_node *top) {
+  if (n == top) return true;
+  for (size_t i = 0; i < top->seen_names.count; i++) {
+    const struct simulation_node *child = top->seen_names.items[i].node;
+    if (child->folder && is_below(n, child)) return true;
+  }
+  return false;
+}
+
+int simulation_rename(struct simulation_process *p, const char *from, const char *to) {
+  char from_name[NAME_MAX + 1], to_name[NAME_MAX + 1];
+  int why;
+  struct simulation_node *a = find_folder(p, from, from_name, &why);
+  if (!a) return why;
+  struct simulation_node *b = find_folder(p, to, to_name, &why);
+  if (!b) return why;
+  struct simulation_name *old = simulation_name_find(&a->seen_names, from_name);
+  if (!old) return -ENOENT;
+  if (!from_name[0] || !to_name[0]) return -EBUSY;
+  struct simulation_node *n = old->node;
+  struct simulation_name *there = simulation_name_find(&b->seen_names, to_name);
+  why = may_replace(n, there ? there->node : NULL);
+  if (why) return why;
+  if (n->folder && is_below(b, n)) return -EINVAL;
+  if (there && there->node == n) return 0;
+  name_appears(b, to_name, n);
+  name_goes(a, from_name);
+  change_new(n, b, to_name, a, from_name);
+  return 0;
+}
+
+int simulation_remove(struct simulation_process *p, const char *path, bool folder) {
+  char name[NAME_MAX + 1];
+  int why;
+  struct simulation_node *f = find_folder(p, path, name, &why);
+  if (!f) return why;
+  struct simulation_name *found = simulation_name_find(&f->seen_names, name);
+  if (!found) return name[0] ? -ENOENT : folder ? -EBUSY : -EISDIR;
+  struct simulation_node *n = found->node;
+  if (n->folder != folder) return folder ? -ENOTDIR : -EISDIR;
+  if (folder && n->seen_names.count) return -ENOTEMPTY;
+  n->references++;
+  name_goes(f, name);
+  change_new(n, NULL, NULL, f, name);
+  simulation_node_release(n);
+  return 0;
+}
+
+int simulation_make_folder(struct simulation_process *p, const char *path) {
+  char name[NAME_MAX + 1];
+  int why;
+  struct simulation_node *f = find_folder(p, path, name, &why);
+  if (!f) return why;
+  if (!name[0] || simulation_name_find(&f->seen_names, name)) return -EEXIST;
+  if (simulation_free_bytes(p->machine) == 0) return -ENOSPC;
+  create(f, name, true);
+  return 0;
+}
+
+int simulation_lock(struct simulation_object *o) {
+  struct simulation_node *n = o->node;
+  if (n->locked_by && n->locked_by != o) return -EWOULDBLOCK;
+  n->locked_by = o;
+  return 0;
+}
+
+// The bytes as they are now; the system promises no more of a private mapping either.
+int simulation_map(struct simulation_process *p, struct simulation_object *o, size_t size,
+                   const uint8_t **data) {
+  const struct simulation_node *n = o->node;
+  if (n->folder) return -ENODEV;
+  if (!size || size > n->seen_size) return -EINVAL;
+  struct simulation_map *m = memory_new(sizeof *m);
+  *m = (struct simulation_map){p->maps, memory_new(size)};
+  memcpy(m->data, n->seen, size);
+  p->maps = m;
+  *data = m->data;
+  return 0;
+}
+
+void simulation_unmap(struct simulation_process *p, const uint8_t *data) {
+  for (struct simulation_map **at = &p->maps; *at; at = &(*at)->next) {
+    struct simulation_map *m = *at;
+    if (m->data != data) continue;
+    *at = m->next;
+    memory_free(m->data);
+    memory_free(m);
+    return;
+  }
+  assert(!"unmapped what this process did not map");
+}
+
+// ---- life
+
+void simulation_disk_init(struct simulation_machine *m) {
+  m->changes_end = &m->changes;
+  m->root = node_new(m, true);
+  m->root->references = m->root->visible = 1;
+  simulation_make_folder(&m->outside, "/tmp");
+  simulation_changes_apply(m, NULL);
+}
+
+void simulation_disk_free(struct simulation_machine *m) {
+  while (m->changes) simulation_change_apply(m, &m->changes, false);
+  simulation_node_release(m->root);
+  assert(!m->nodes);
+}
