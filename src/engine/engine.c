@@ -81,6 +81,7 @@ struct engine *engine_new_backend(const struct engine_backend *backend,
   engine_pages_init(&en->pool, limits.pages);
   engine_sampler_init(&en->sampler, backend->vocabulary);
   en->stats.pages = limits.pages;
+  en->stats.page_bytes = backend->page_bytes;
   if (make_memory(en, e)) return en;
   engine_free(en);
   return NULL;
@@ -121,9 +122,9 @@ static bool check_room(const struct engine *en, struct error *e) {
   if (en->live < en->limits.sequences + en->limits.queue) return true;
   return error_set(
       e, ERROR_BUSY,
-      "%d requests are running and waiting, and no more are taken; try again later or raise the "
-      "engine option queue (%d)",
-      en->live, en->limits.queue);
+      "the queue is full: %d requests run and %d wait; try again later, or start with a larger "
+      "--parallel",
+      en->limits.sequences, en->limits.queue);
 }
 
 // Joins stream and sequence and queues them, all or nothing.
@@ -231,6 +232,7 @@ static void publish_stats(struct engine *en) {
   stats->running = en->running.count;
   stats->waiting = en->waiting.count;
   stats->pages_used = en->limits.pages - en->pool.free_count;
+  stats->pages_kept = en->pool.cached_count;
   stats->preempted = en->preempted;
   stats->prompt_tokens = en->prompt_tokens;
   stats->cached_tokens = en->cached_tokens;

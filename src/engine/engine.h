@@ -19,13 +19,15 @@
 #include "base/world.h"
 #include "model/model.h"
 
+#define ENGINE_CACHE_SHARE 4     // of the free memory, what the cache takes by itself: 1/4
 #define ENGINE_STREAM_EVENTS 64  // buffered events per stream
 
 struct engine_options {
   int context;    // longest sequence, 0 = the model's own, capped by what the cache holds
   int sequences;  // most sequences in one batch; 0 = 16
   // KV cache; 0 = enough for `sequences` × min(context, 2048) and for one whole context, at most
-  // 1/4 of free memory
+  // 1/ENGINE_CACHE_SHARE of free memory.  The system gives the memory as it is first used: prefixes
+  // of past requests are kept until the cache is full, so a busy process grows by this much.
   uint64_t cache_bytes;
   int queue;        // requests beyond `sequences` before ERROR_BUSY; 0 = 256
   int step_tokens;  // tokens per forward pass, <= MODEL_BATCH_MAX; 0 = that
@@ -109,7 +111,9 @@ bool engine_step(struct engine *en);
 
 struct engine_stats {  // since start; read from any thread
   int running, waiting;
-  int pages, pages_used;  // pages_used includes cached prefixes that can be evicted
+  int pages, pages_used;  // pages_used includes pages_kept
+  int pages_kept;         // hold prefixes of past requests that no sequence uses now
+  uint64_t page_bytes;    // of one page
   uint64_t requests, cancelled, rejected, preempted;
   uint64_t prompt_tokens, cached_tokens, generated_tokens, steps;
   // Tokens over the time of the steps that worked on such tokens, in the last ten seconds; 0 =

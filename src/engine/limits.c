@@ -12,14 +12,12 @@
 #define DEFAULT_SEQUENCES 16
 #define DEFAULT_QUEUE 256
 #define DEFAULT_SEQUENCE_TOKENS 2048  // the cache is made for so many tokens per sequence
-#define MEMORY_SHARE 4                // the cache takes at most 1/4 of the free memory by itself
 #define QUEUE_MAX 65536               // waiting requests: far more than anybody waits for
 #define PAGES_MAX (1 << 30)           // page numbers are 32-bit
 
 static bool in_range(const char *name, int value, int most, struct error *e) {
   if (value >= 0 && value <= most) return true;
-  return error_set(e, ERROR_INPUT,
-                   "engine option %s: %d is out of range; choose 1 to %d, or 0 for the default",
+  return error_set(e, ERROR_INPUT, "%s: %d is out of range; choose 1 to %d, or 0 for the default",
                    name, value, most);
 }
 
@@ -27,7 +25,7 @@ static bool in_range(const char *name, int value, int most, struct error *e) {
 // refused.
 static bool resolve_batch(const struct engine_options *o, struct engine_limits *l,
                           struct error *e) {
-  if (!in_range("sequences", o->sequences, MODEL_BATCH_MAX, e)) return false;
+  if (!in_range("sequences (--parallel)", o->sequences, MODEL_BATCH_MAX, e)) return false;
   if (!in_range("step_tokens", o->step_tokens, MODEL_BATCH_MAX, e)) return false;
   if (!in_range("queue", o->queue, QUEUE_MAX, e)) return false;
   l->step_tokens = o->step_tokens ? o->step_tokens : MODEL_BATCH_MAX;
@@ -37,8 +35,8 @@ static bool resolve_batch(const struct engine_options *o, struct engine_limits *
   if (l->sequences <= l->step_tokens) return true;
   return error_set(
       e, ERROR_INPUT,
-      "engine option step_tokens: %d is less than sequences (%d), which all get a token in each "
-      "step; raise the first or lower the second",
+      "%d tokens in a step are fewer than the %d sequences that each get one; raise step_tokens or "
+      "lower sequences (--parallel)",
       l->step_tokens, l->sequences);
 }
 
@@ -51,7 +49,7 @@ static uint64_t default_cache_bytes(const struct engine_backend *b, int context,
   int usual = context < DEFAULT_SEQUENCE_TOKENS ? context : DEFAULT_SEQUENCE_TOKENS;
   uint64_t pages = pages_for((uint64_t)usual) * (uint64_t)sequences;
   if (pages < pages_for((uint64_t)context)) pages = pages_for((uint64_t)context);
-  uint64_t bytes = pages * b->page_bytes, most = b->memory_available / MEMORY_SHARE;
+  uint64_t bytes = pages * b->page_bytes, most = b->memory_available / ENGINE_CACHE_SHARE;
   return bytes < most ? bytes : most;
 }
 
@@ -60,7 +58,7 @@ static bool check_memory(const struct engine_backend *b, uint64_t bytes, struct 
   if (!b->memory_available || bytes <= b->memory_available) return true;
   return error_set(e, ERROR_MEMORY,
                    "a KV cache of %.1f MiB was asked for, but only %.1f MiB of memory are free; "
-                   "lower the engine option cache_bytes",
+                   "ask for less with --cache",
                    (double)bytes / (1 << 20), (double)b->memory_available / (1 << 20));
 }
 
@@ -71,8 +69,8 @@ bool engine_limits_resolve(const struct engine_backend *b, const struct engine_o
   if (!resolve_batch(o, &l, e)) return false;
   if (o->context < 0 || o->context == 1 || o->context > b->positions)
     return error_set(e, ERROR_INPUT,
-                     "engine option context: %d is out of range; this model takes 2 to %d, or 0",
-                     o->context, b->positions);
+                     "--context %d is out of range: this model takes 2 to %d tokens", o->context,
+                     b->positions);
   l.context = o->context ? o->context : b->positions;
   uint64_t bytes = o->cache_bytes ? o->cache_bytes : default_cache_bytes(b, l.context, l.sequences);
   if (!check_memory(b, bytes, e)) return false;
@@ -82,8 +80,8 @@ bool engine_limits_resolve(const struct engine_backend *b, const struct engine_o
   if (pages < wanted)
     return error_set(
         e, ERROR_MEMORY,
-        "the KV cache of %.1f MiB holds %llu tokens, but a context of %d needs %.1f MiB; lower the "
-        "engine option context or raise cache_bytes",
+        "the KV cache of %.1f MiB holds %llu tokens, but a context of %d needs %.1f MiB; lower "
+        "--context or raise --cache",
         (double)bytes / (1 << 20), (unsigned long long)pages * KERNEL_PAGE_TOKENS, l.context,
         (double)(wanted * b->page_bytes) / (1 << 20));
   if ((uint64_t)l.context > pages * KERNEL_PAGE_TOKENS)

@@ -227,7 +227,7 @@ static void full_queue_is_busy(void **state) {
   struct error e = {0};
   assert_null(engine_submit(en, &r, NULL, NULL, &e));
   assert_int_equal(e.kind, ERROR_BUSY);
-  assert_non_null(strstr(e.text, "queue (2)"));
+  assert_non_null(strstr(e.text, "the queue is full: 1 requests run and 2 wait"));
   struct engine_event end;
   for (int i = 0; i < 3; i++) assert_int_equal(drain(en, s[i], ids, &end), 3);
   engine_stream_free(submit(en, r));
@@ -252,17 +252,23 @@ static void options_fit_each_other(void **state) {
       {{0}, 4 * 256 * 10, {160, 16, 256, 512, 10}, ""},
       {{.context = 100, .cache_bytes = 256 * 7 + 5}, 0, {100, 16, 256, 512, 7}, ""},
       {{.step_tokens = 8}, 64u << 20, {4096, 8, 256, 8, 1024}, ""},
-      {{.context = 200}, 4 * 256 * 10, {0}, "lower the engine option context or raise cache_bytes"},
-      {{0}, 1000, {0}, "raise cache_bytes"},
+      {{.context = 200}, 4 * 256 * 10, {0}, "lower --context or raise --cache"},
+      {{0}, 1000, {0}, "raise --cache"},
       {{.context = 16, .cache_bytes = 2560}, 2560, {16, 16, 256, 512, 10}, ""},
-      {{.cache_bytes = 4ull << 40}, 64u << 20, {0}, "only 64.0 MiB of memory are free"},
-      {{.context = 5000}, 64u << 20, {0}, "context: 5000"},
-      {{.context = 1}, 64u << 20, {0}, "context: 1 "},
-      {{.sequences = -1}, 64u << 20, {0}, "sequences: -1"},
+      {{.cache_bytes = 4ull << 40},
+       64u << 20,
+       {0},
+       "only 64.0 MiB of memory are free; ask for less with --cache"},
+      {{.context = 5000},
+       64u << 20,
+       {0},
+       "--context 5000 is out of range: this model takes 2 to 4096"},
+      {{.context = 1}, 64u << 20, {0}, "--context 1 "},
+      {{.sequences = -1}, 64u << 20, {0}, "--parallel): -1"},
       {{.sequences = 20, .step_tokens = 8},
        64u << 20,
        {0},
-       "step_tokens: 8 is less than sequences (20)"},
+       "8 tokens in a step are fewer than the 20 sequences"},
       {{.step_tokens = 513}, 64u << 20, {0}, "step_tokens: 513"},
       {{.queue = -2}, 64u << 20, {0}, "queue: -2"},
   };
@@ -384,6 +390,8 @@ static void cancelling_gives_the_pages_back(void **state) {
   assert_int_equal(stats.cancelled, 2);
   assert_int_equal(stats.running + stats.waiting, 0);
   assert_int_equal(stats.pages_used, en->pool.cached_count);
+  assert_int_equal(stats.pages_kept, en->pool.cached_count);
+  assert_int_equal(stats.page_bytes, en->backend.page_bytes);
   engine_free(en);
 }
 
