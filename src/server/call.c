@@ -153,8 +153,11 @@ static void fail_with_event(struct server_call *c, const struct engine_event *ev
 }
 
 static void end_choice(struct server_call *c, int index, const struct engine_event *event) {
+  struct server_record *r = server_record_of(c->exchange);
   server_metrics_finished(&c->server->metrics, event);
   if (index % c->request.choices == 0) c->response.cached_tokens += event->cached_tokens;
+  r->cached_tokens = c->response.cached_tokens;
+  if (event->queue_s > r->queue_s) r->queue_s = event->queue_s;
   engine_stream_free(c->streams[index]);
   c->streams[index] = NULL;
   c->unfinished--;
@@ -165,10 +168,19 @@ static void end_choice(struct server_call *c, int index, const struct engine_eve
 static void begin_stream(struct server_call *c) {
   if (c->begun) return;
   c->begun = true;
+  struct buffer headers = {0};
+  buffer_add_text(&headers,
+                  "Content-Type: text/event-stream; charset=utf-8\r\n"
+                  "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+  server_cors_headers(c->server, c->exchange, &headers);
   server_note_response(c->server, c->exchange, c->route, 200);
-  net_http_begin(c->exchange, 200,
-                 "Content-Type: text/event-stream; charset=utf-8\r\n"
-                 "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+  net_http_begin(c->exchange, 200, headers.data);
+  buffer_clear(&headers);
+}
+
+static void record_token(struct server_call *c) {
+  struct server_record *r = server_record_of(c->exchange);
+  if (r->generated_tokens++ == 0) r->first_token_s = server_record_age_s(c->server, r);
 }
 
 // Passes one event on.  False: this stream has no more to read now.
@@ -178,6 +190,7 @@ static bool pass_on(struct server_call *c, int index, const struct engine_event 
   struct api_event told;
   assert(c->streams[index] && !choice->finished);
   if (is_failure(event)) return fail_with_event(c, event), false;
+  if (event->kind == EVENT_TOKEN) record_token(c);
   server_map_event(c->tokenizer, &c->counters[index], c->request.top_logprobs >= 0, event, &told);
   if (c->request.stream) {
     begin_stream(c);
@@ -208,6 +221,7 @@ void server_call_fail(struct server_call *c, const struct api_error *e) {
   struct server *s = c->server;
   drop_answers(c);
   if (!c->begun) return server_answer_error(s, c->exchange, c->route, e);
+  server_record_error(server_record_of(c->exchange), e);
   s->scratch.length = 0;
   api_write_stream_error(e, &s->scratch);
   net_http_write(c->exchange, buffer_str(&s->scratch));
@@ -240,6 +254,7 @@ static bool submit_prompt(struct server_call *c, const struct server_model *m, i
   int n = c->request.choices;
   bool done = true;
   c->response.prompt_tokens += (int)ids->count;
+  server_record_of(c->exchange)->prompt_tokens = c->response.prompt_tokens;
   for (int i = prompt * n; done && i < (prompt + 1) * n; i++) done = submit(c, m, i, ids, e);
   return done;
 }
@@ -264,6 +279,8 @@ static void prepared(void *context) {
   p->open = false;
   if (!c->exchange) return drop_request(c);
   if (c->unfinished == 0) return;
+  struct server_record *r = server_record_of(c->exchange);
+  r->prepare_s = server_record_age_s(c->server, r);
   if (!p->done) return server_call_fail(c, &p->why);
   if (!submit_all(c, &e)) server_call_fail(c, &e);
 }
@@ -304,6 +321,7 @@ static void describe_response(struct server_call *c, const struct server_model *
       .request = &c->request, .model = s->model_name, .created_s = server_wall_ms(s) / 1000};
   snprintf(c->response.id, sizeof c->response.id, "%s-%016llx",
            c->request.chat ? "chatcmpl" : "cmpl", (unsigned long long)world_random(w));
+  snprintf(server_record_of(c->exchange)->id, sizeof c->response.id, "%s", c->response.id);
   if (!c->request.seed_given) c->request.sampling.seed = world_random(w);
 }
 
@@ -343,6 +361,6 @@ void server_call_start(struct server *s, struct net_exchange *x, enum server_rou
   c->exchange = x;
   c->route = route;
   c->begun = c->blocked = false;
-  net_http_set_data(x, c);
+  server_record_of(x)->call = c;
   if (!start(c, atomic_load(&s->model), &e)) server_call_fail(c, &e);
 }

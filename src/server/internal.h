@@ -40,8 +40,8 @@ void server_route_request(struct server *s, struct net_exchange *x);
 const char *server_refuse(struct server *s, struct str peer, const struct net_refusal *why,
                           struct buffer *body);
 
-// Counts a response whose head goes out now, and logs it for whoever looks closely.
-void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
+// Counts a response whose head goes out now, and writes its status into the record.
+void server_note_response(struct server *s, struct net_exchange *x, enum server_route route,
                           int status);
 // Answers and counts.  headers as in net.h.
 void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
@@ -52,6 +52,44 @@ void server_answer_json(struct server *s, struct net_exchange *x, enum server_ro
 // The error in OpenAI's shape under its own status, with the headers that status calls for.
 void server_answer_error(struct server *s, struct net_exchange *x, enum server_route route,
                          const struct api_error *e);
+
+// ---- access.c: who may ask
+
+// False with a 403 or 401 in *e.
+bool server_check_host(const struct server *s, const struct net_exchange *x, struct api_error *e);
+bool server_check_origin(const struct server *s, const struct net_exchange *x, struct api_error *e);
+bool server_check_key(const struct server *s, const struct net_exchange *x, struct api_error *e);
+// A list of origins with commas between them, as --cors takes it; NULL is not one.
+bool server_check_cors(const char *list, struct error *e);
+// Appends what lets a page of another origin read the answer, if it may.
+void server_cors_headers(const struct server *s, const struct net_exchange *x, struct buffer *out);
+// Appends what the answer to a preflight has besides.
+void server_preflight_headers(const struct server *s, const struct net_exchange *x,
+                              const char *methods, struct buffer *out);
+
+// ---- record.c: what is known of a request under way, and its log line
+
+struct server_record {         // the data of an exchange
+  struct server_record *next;  // of those that are free
+  uint64_t begun_ns;           // when the whole request had come
+  enum server_route route;     // ROUTE_NONE until one was found
+  int status;                  // of the head that went out; 0: none did
+  struct server_call *call;    // NULL for what is answered at once
+  // Seconds, below 0 for what did not happen: until the prompts were tokenised, since begun_ns; the
+  // longest that one of the sequences waited for the batch; until the first token, since begun_ns.
+  double prepare_s, queue_s, first_token_s;
+  int prompt_tokens, cached_tokens, generated_tokens;  // of all sequences together
+  char id[40];                                         // of the answer; else "req-N"
+  char error[160];                                     // what the client was told; "" = no error
+};
+struct server_record *server_record_begin(struct server *s, struct net_exchange *x);
+struct server_record *server_record_of(const struct net_exchange *x);
+double server_record_age_s(const struct server *s, const struct server_record *r);
+void server_record_error(struct server_record *r, const struct api_error *e);
+// The exchange is over: one line, and the record is free.
+void server_record_end(struct server *s, struct net_exchange *x, bool gone);
+void server_record_refusal(struct str peer, const struct net_refusal *why);
+void server_records_free(struct server *s);
 
 // ---- model.c: the model that is served
 
@@ -153,7 +191,8 @@ struct server_call {
   } preparation;
   atomic_bool signalled;  // any thread: a look is on its way
 };
-// A model must be attached.  Becomes the data of the exchange, which is answered in every case.
+// A model must be attached.  Becomes the call of the record; the exchange is answered in every
+// case.
 void server_call_start(struct server *s, struct net_exchange *x, enum server_route route);
 // Passes on what the engine has said, as far as the client takes it; may be called for nothing.
 void server_call_pump(struct server_call *c);
@@ -171,7 +210,9 @@ void server_calls_free(struct server *s);
 
 struct server {
   char *address, *api_key, *model_name;  // api_key NULL = open
-  bool loopback;                         // bound to this machine only
+  char *cors;                            // origins with commas between them; NULL = none
+  enum server_key_scope key_for;
+  bool loopback;  // bound to this machine only
   const struct world *world;
   struct net_loop *loop;
   struct net_listener *listener;  // NULL after server_run
@@ -184,6 +225,8 @@ struct server {
   struct work *work, *own_work;  // the first may be the caller's; own_work NULL then
   struct buffer scratch;         // of one event
   struct server_metrics metrics;
+  uint64_t requests;  // records begun
+  struct server_record *free_records;
   uint64_t started_ns;  // monotonic
   struct probe_cpu cpu;
   struct probe_load load;

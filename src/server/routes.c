@@ -5,36 +5,30 @@
 //   request ─▶ Host is ours ─▶ path and method in the table ─▶ Origin is ours ─▶ key
 //                                                                  handler ◀─ model there ◀┘
 //
-// Host: a page from elsewhere can make a browser talk to 127.0.0.1 under a name of its own (DNS
-// rebinding).  When the server is bound to loopback only, names other than this machine's are
-// refused.
-//
-// Origin: a page from elsewhere can make a browser send requests it may not read the answers of.
-// /v1 and /api refuse them; no CORS header is ever sent, so same-origin pages and programs are the
-// only clients.
-//
-// Key: compared in a time that depends on the length of what was sent only.
+// The checks themselves are in access.c.
 
 #include <stdio.h>
-#include <strings.h>
 
 #include "server/internal.h"
 
 // ---- answering
 
-void server_note_response(struct server *s, const struct net_exchange *x, enum server_route route,
+void server_note_response(struct server *s, struct net_exchange *x, enum server_route route,
                           int status) {
-  struct str method = net_http_method(x), path = net_http_path(x), peer = net_http_peer(x);
+  struct server_record *r = server_record_of(x);
   server_metrics_response(&s->metrics, route, status);
-  log_line(LOG_DEBUG, "%.*s %.*s from %.*s: %d", (int)method.length, method.data,
-           (int)(path.length < 200 ? path.length : 200), path.data, (int)peer.length, peer.data,
-           status);
+  r->route = route;
+  r->status = status;
 }
 
 void server_answer(struct server *s, struct net_exchange *x, enum server_route route, int status,
                    const char *headers, struct str body) {
+  struct buffer all = {0};
   server_note_response(s, x, route, status);
-  net_http_respond(x, status, headers, body);
+  buffer_add_text(&all, headers);
+  server_cors_headers(s, x, &all);
+  net_http_respond(x, status, buffer_str(&all).data, body);
+  buffer_clear(&all);
 }
 
 // Of every JSON body that is not streamed.  Such a body ends with a newline, so that a shell's
@@ -66,6 +60,7 @@ void server_answer_error(struct server *s, struct net_exchange *x, enum server_r
   struct buffer body = {0};
   if (e->status == 401) more = "WWW-Authenticate: Bearer\r\n";
   if (e->status == 429 || e->status == 503) more = RETRY_HEADER;
+  server_record_error(server_record_of(x), e);
   api_write_error(e, &body);
   answer_line(s, x, route, e->status, more, buffer_str(&body));
   buffer_clear(&body);
@@ -79,70 +74,11 @@ const char *server_refuse(struct server *s, struct str peer, const struct net_re
   api_write_error(&e, body);
   buffer_add_char(body, '\n');
   server_metrics_response(&s->metrics, ROUTE_NONE, why->status);
-  log_line(LOG_DEBUG, "refused %.*s: %d %s", (int)peer.length, peer.data, why->status, why->text);
+  server_record_refusal(peer, why);
   return why->status == 503 ? JSON_HEADERS RETRY_HEADER : JSON_HEADERS;
 }
 
 // ---- the checks
-
-// "[::1]:80" has colons of its own.
-static struct str without_port(struct str host) {
-  bool bracket = host.length && host.data[0] == '[';
-  for (size_t i = host.length; i-- > 0;) {
-    if (host.data[i] == ']' && bracket) return (struct str){host.data, i + 1};
-    if (host.data[i] == ':') return (struct str){host.data, i};
-  }
-  return host;
-}
-
-static bool same_name(struct str a, const char *b) {
-  struct str other = str_of(b);
-  return a.length == other.length && strncasecmp(a.data, b, a.length) == 0;
-}
-
-// Without a Host header (HTTP/1.0) there is no browser, and no page that could have tricked it.
-static bool check_host(const struct server *s, const struct net_exchange *x, struct api_error *e) {
-  struct str host = net_http_header(x, "host"), name = without_port(host);
-  static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
-  if (!s->loopback || host.length == 0 || same_name(name, s->address)) return true;
-  for (size_t i = 0; i < COUNT_OF(own); i++)
-    if (same_name(name, own[i])) return true;
-  return api_error_set(e, 403, "invalid_request_error", "foreign_host", NULL,
-                       "this server answers as localhost only, not as \"%.*s\"",
-                       (int)(name.length < 80 ? name.length : 80), name.data);
-}
-
-// "http://HOST" with the Host this request was sent to, or no Origin at all.
-static bool check_origin(const struct net_exchange *x, struct api_error *e) {
-  struct str origin = net_http_header(x, "origin"), host = net_http_header(x, "host");
-  static const char *const schemes[] = {"http://", "https://"};
-  if (origin.length == 0) return true;
-  for (size_t i = 0; i < COUNT_OF(schemes); i++) {
-    struct str scheme = str_of(schemes[i]);
-    if (!str_starts(origin, scheme)) continue;
-    struct str rest = {origin.data + scheme.length, origin.length - scheme.length};
-    if (rest.length == host.length && strncasecmp(rest.data, host.data, rest.length) == 0)
-      return true;
-  }
-  return api_error_set(e, 403, "invalid_request_error", "foreign_origin", NULL,
-                       "requests from web pages of other origins are refused");
-}
-
-// Every byte given is compared, whatever the ones before it said.
-static bool check_key(const struct server *s, const struct net_exchange *x, struct api_error *e) {
-  if (!s->api_key) return true;
-  struct str given = net_http_header(x, "authorization"), key = str_of(s->api_key);
-  struct str scheme = STR("Bearer ");
-  bool bearer = given.length > scheme.length && strncasecmp(given.data, scheme.data, 7) == 0;
-  if (bearer) given = str_trim((struct str){given.data + 7, given.length - 7});
-  unsigned char difference = !bearer || given.length != key.length;
-  for (size_t i = 0; i < given.length; i++)
-    difference |= (unsigned char)(given.data[i] ^ key.data[key.length ? i % key.length : 0]);
-  if (!difference) return true;
-  return api_error_set(e, 401, "invalid_request_error", "invalid_api_key", NULL,
-                       "%s; send the header \"Authorization: Bearer KEY\"",
-                       bearer ? "the API key is wrong" : "an API key is needed");
-}
 
 // Stopping comes first: a server that stops while it loads will never be ready.
 static bool check_model(const struct server *s, struct api_error *e) {
@@ -180,9 +116,8 @@ static void answer_status(struct server *s, struct net_exchange *x) {
 // Under the name the server was given, which need not be the one in the file.
 static struct api_model served_model(const struct server *s) {
   const struct server_model *m = atomic_load(&s->model);
-  return (struct api_model){.name = s->model_name,
-                            .context = model_config(m->model)->context,
-                            .created_s = m->attached_s};
+  return (struct api_model){
+      .name = s->model_name, .context = m->context, .created_s = m->attached_s};
 }
 
 static void answer_models(struct server *s, struct net_exchange *x) {
@@ -230,6 +165,7 @@ enum {
   NEEDS_KEY = 1,     // when the server has one; and no foreign Origin
   NEEDS_MODEL = 2,   // 503 until attached, and while stopping
   MATCH_PREFIX = 4,  // the path goes on after `path`
+  IS_FIGURES = 8,    // needs the key when KEY_FOR_METRICS is asked for
 };
 
 static const struct route {
@@ -240,7 +176,7 @@ static const struct route {
     [ROUTE_PAGE] = {"GET", "/", 0, answer_page},
     [ROUTE_ASSETS] = {"GET", "/assets/", MATCH_PREFIX, answer_asset},
     [ROUTE_HEALTH] = {"GET", "/healthz", 0, answer_health},
-    [ROUTE_METRICS] = {"GET", "/metrics", 0, answer_metrics},
+    [ROUTE_METRICS] = {"GET", "/metrics", IS_FIGURES, answer_metrics},
     [ROUTE_MODELS] = {"GET", "/v1/models", NEEDS_KEY | NEEDS_MODEL, answer_models},
     [ROUTE_MODEL] = {"GET", "/v1/models/", NEEDS_KEY | NEEDS_MODEL | MATCH_PREFIX, answer_model},
     [ROUTE_CHAT] = {"POST", "/v1/chat/completions", NEEDS_KEY | NEEDS_MODEL, start_chat},
@@ -262,19 +198,33 @@ static bool allows(const struct route *r, struct str method) {
   return str_equal(method, str_of(r->method)) || (get && str_equal(method, STR("HEAD")));
 }
 
-// OPTIONS asks exactly what a refusal has to tell anyway: which methods there are.
-static void refuse_method(struct server *s, struct net_exchange *x, enum server_route route) {
+static const char *allowed_methods(enum server_route route) {
   bool get = str_equal(str_of(routes[route].method), STR("GET"));
-  const char *allowed = get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+  return get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
+// OPTIONS asks which methods there are; a browser also asks with it whether a page may send a
+// request (a preflight).  It comes without the key: browsers send none.
+static void answer_options(struct server *s, struct net_exchange *x, enum server_route route) {
+  struct buffer headers = {0};
+  struct api_error e;
+  if ((routes[route].flags & NEEDS_KEY) && !server_check_origin(s, x, &e))
+    return server_answer_error(s, x, route, &e);
+  buffer_print(&headers, "Allow: %s\r\n", allowed_methods(route));
+  server_preflight_headers(s, x, allowed_methods(route), &headers);
+  server_answer(s, x, route, 204, headers.data, (struct str){0});
+  buffer_clear(&headers);
+}
+
+static void refuse_method(struct server *s, struct net_exchange *x, enum server_route route) {
   char headers[120];
   struct api_error e;
   struct buffer body = {0};
-  snprintf(headers, sizeof headers, "Allow: %s\r\n", allowed);
-  if (str_equal(net_http_method(x), STR("OPTIONS")))
-    return server_answer(s, x, route, 204, headers, (struct str){0});
+  snprintf(headers, sizeof headers, "Allow: %s\r\n", allowed_methods(route));
   api_error_set(&e, 405, "invalid_request_error", "method_not_allowed", NULL,
-                "%s takes %s only, not %.*s", routes[route].path, allowed,
+                "%s takes %s only, not %.*s", routes[route].path, allowed_methods(route),
                 (int)net_http_method(x).length, net_http_method(x).data);
+  server_record_error(server_record_of(x), &e);
   api_write_error(&e, &body);
   answer_line(s, x, route, 405, headers, buffer_str(&body));
   buffer_clear(&body);
@@ -286,9 +236,15 @@ static enum server_route find_route(struct str path) {
   return ROUTE_NONE;
 }
 
+static bool needs_key(const struct server *s, int flags) {
+  if (s->key_for == KEY_FOR_ALL) return true;
+  return flags & (s->key_for == KEY_FOR_METRICS ? NEEDS_KEY | IS_FIGURES : NEEDS_KEY);
+}
+
 static bool pass_checks(const struct server *s, const struct net_exchange *x, int flags,
                         struct api_error *e) {
-  if ((flags & NEEDS_KEY) && (!check_origin(x, e) || !check_key(s, x, e))) return false;
+  if ((flags & NEEDS_KEY) && !server_check_origin(s, x, e)) return false;
+  if (needs_key(s, flags) && !server_check_key(s, x, e)) return false;
   return !(flags & NEEDS_MODEL) || check_model(s, e);
 }
 
@@ -298,13 +254,17 @@ void server_route_request(struct server *s, struct net_exchange *x) {
   struct str path = net_http_path(x);
   enum server_route route = find_route(path);
   const struct route *r = &routes[route];
-  if (!check_host(s, x, &e)) return server_answer_error(s, x, ROUTE_NONE, &e);
+  server_record_begin(s, x);
+  if (!server_check_host(s, x, &e)) return server_answer_error(s, x, ROUTE_NONE, &e);
   if (route == ROUTE_NONE) {
-    api_error_set(&e, 404, "invalid_request_error", "not_found", NULL, "there is nothing at %.*s",
+    api_error_set(&e, 404, "invalid_request_error", "not_found", NULL,
+                  "there is nothing at %.*s; the API begins at /v1, the page is at /",
                   (int)(path.length < 200 ? path.length : 200), path.data);
     return server_answer_error(s, x, route, &e);
   }
+  if (str_equal(net_http_method(x), STR("OPTIONS"))) return answer_options(s, x, route);
   if (!allows(r, net_http_method(x))) return refuse_method(s, x, route);
   if (!pass_checks(s, x, r->flags, &e)) return server_answer_error(s, x, route, &e);
+  server_record_of(x)->route = route;
   r->handler(s, x);
 }

@@ -40,7 +40,7 @@ static const char *on_refused(void *context, struct str peer, const struct net_r
 }
 
 static void on_drained(void *context, struct net_exchange *x) {
-  struct server_call *c = net_http_data(x);
+  struct server_call *c = server_record_of(x)->call;
   (void)context;
   if (!c) return;
   c->blocked = false;
@@ -50,11 +50,11 @@ static void on_drained(void *context, struct net_exchange *x) {
 // The last open call of a draining server ends the loop.
 static void on_closed(void *context, struct net_exchange *x, bool gone) {
   struct server *s = context;
-  struct server_call *c = net_http_data(x);
+  struct server_call *c = server_record_of(x)->call;
   if (gone) s->metrics.abandoned++;
-  if (!c) return;
-  server_call_closed(c, gone);
-  if (s->draining && s->open_calls == 0) net_loop_stop(s->loop);
+  if (c) server_call_closed(c, gone);
+  server_record_end(s, x, gone);
+  if (c && s->draining && s->open_calls == 0) net_loop_stop(s->loop);
 }
 
 // ---- life
@@ -73,10 +73,13 @@ static void grace_over(void *context);
 
 // A failure half way is undone by server_free, which takes what is there.
 struct server *server_new(const struct server_options *options, struct error *e) {
+  if (options->cors && !server_check_cors(options->cors, e)) return NULL;
   struct server *s = memory_new(sizeof *s);
   s->world = options->world ? options->world : world_real();
   s->address = copy_text(options->address ? options->address : "127.0.0.1");
   s->api_key = copy_text(options->api_key);
+  s->key_for = options->key_for;
+  s->cors = copy_text(options->cors);
   s->model_name = copy_text(options->model_name);
   s->loopback = is_loopback(s->address);
   s->started_ns = world_monotonic_ns(s->world);
@@ -154,10 +157,12 @@ void server_free(struct server *s) {
   net_timer_free(s->grace);
   net_loop_free(s->loop);
   server_calls_free(s);
+  server_records_free(s);
   server_model_free(atomic_load(&s->model));
   buffer_clear(&s->scratch);
   memory_free(s->address);
   memory_free(s->api_key);
+  memory_free(s->cors);
   memory_free(s->model_name);
   memory_free(s);
 }

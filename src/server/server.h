@@ -17,12 +17,23 @@
 #include "engine/engine.h"
 #include "model/model.h"
 
+// Where a server that has a key wants it.
+enum server_key_scope {
+  KEY_FOR_API,      // /v1 and /api; the page, /healthz and /metrics are open
+  KEY_FOR_METRICS,  // /metrics too
+  KEY_FOR_ALL,      // everywhere; a browser can then not load the page
+};
+
 struct server_options {
-  const char *address;     // numeric; NULL = "127.0.0.1"
-  int port;                // 0 = any
-  const char *api_key;     // when set, /v1 and /api want "Authorization: Bearer KEY"; NULL = open
-  const char *model_name;  // as reported by /v1/models
-  int max_connections;     // 0 = net.h's default
+  const char *address;  // numeric; NULL = "127.0.0.1"
+  int port;             // 0 = any
+  const char *api_key;  // when set, requests need "Authorization: Bearer KEY"; NULL = open
+  enum server_key_scope key_for;
+  // Web pages of these origins may use /v1 and /api: "https://a.example,http://localhost:3000", or
+  // "*"; NULL = only the page that the server itself sends.
+  const char *cors;
+  const char *model_name;     // as reported by /v1/models
+  int max_connections;        // 0 = net.h's default
   const struct world *world;  // NULL = the real one; borrowed
   // Who renders templates and tokenises; borrowed until server_free.  NULL: two threads of its own.
   // One without threads makes the server a program of one thread.
@@ -31,7 +42,7 @@ struct server_options {
 
 struct server;
 // Copies the texts of the options.  Connections wait from here on and are answered by server_run.
-// ERROR_SYSTEM: the port is busy or not allowed.
+// ERROR_SYSTEM: the port is busy or not allowed.  ERROR_INPUT: an option is wrong; names its flag.
 struct server *server_new(const struct server_options *options, struct error *e);
 // Borrows the model (until server_free) and the started engine (until server_run has returned);
 // until this was called /healthz says 503 "loading" and /v1 answers 503.  Once a server: a second
