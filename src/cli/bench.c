@@ -108,6 +108,8 @@ static bool bench_engine(struct bench *b, struct error *e) {
 static int bench_main(const struct cli_command *self, int argc, char **argv) {
   struct bench b = {.prompt = 512, .generate = 64, .rounds = 3, .seed = 1};
   struct cli_model_options *m = &b.model;
+  struct cli_option model_rows[CLI_MODEL_ROWS];
+  cli_model_rows(m, false, model_rows);
   const struct cli_option options[] = {
       {"prompt", 'p', CLI_INTEGER, "N", "tokens of the prompt (default 512)", &b.prompt, 1,
        1 << 20},
@@ -116,11 +118,7 @@ static int bench_main(const struct cli_command *self, int argc, char **argv) {
       {"rounds", 'r', CLI_INTEGER, "N", "counted rounds (default 3)", &b.rounds, 1, ROUNDS_MAX},
       {"seed", 0, CLI_INTEGER, "S", "seed of the random prompts (default 1)", &b.seed, 0, 1e15},
       {"json", 0, CLI_FLAG, NULL, "print one JSON object", &b.json, 0, 0},
-      {"threads", 't', CLI_INTEGER, "N", "threads that compute (default: one per processor)",
-       &m->threads, 1, POOL_THREADS_MAX},
-      {"isa", 0, CLI_TEXT, "NAME", "force portable, avx2 or avx512", &m->isa, 0, 0},
-      {"tokenizer", 0, CLI_TEXT, "FILE", "tokenizer of a llama2.c model", &m->tokenizer, 0, 0},
-      CLI_OPTION_END};
+      CLI_OPTION_MORE(model_rows)};
   struct cli_parsed parsed;
   int stop = cli_parse(self, options, 1, 2, argc, argv, &parsed);
   if (stop) return stop - 1;

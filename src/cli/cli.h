@@ -15,18 +15,23 @@
 #include "kernel/kernel.h"
 #include "model/model.h"
 
-enum cli_option_kind { CLI_FLAG, CLI_TEXT, CLI_INTEGER, CLI_NUMBER };
+enum cli_option_kind { CLI_FLAG, CLI_TEXT, CLI_INTEGER, CLI_NUMBER, CLI_MORE };
 struct cli_option {
   const char *name;  // long name without "--"
   char letter;       // short form, 0 = none
   enum cli_option_kind kind;
   const char *argument;  // how --help calls the value; NULL for flags
   const char *help;
-  void *target;      // bool, const char *, int64_t or double; untouched when the option is absent
+  // bool, const char *, int64_t or double; untouched when the option is absent.  CLI_MORE: the
+  // table that goes on here, which is not written.
+  void *target;
   double low, high;  // allowed range of numbers, both ends included
 };
 #define CLI_OPTION_END \
   { 0 }
+// Ends a table too: the rows of `table` follow, as if they stood here.
+#define CLI_OPTION_MORE(table) \
+  { .name = "", .kind = CLI_MORE, .target = (table) }
 
 struct cli_command {
   const char *name;
@@ -52,6 +57,9 @@ int cli_fail(const struct error *e);     // prints "motley: text" and returns 1
 // Prints "motley NAME: text" and how to get help; returns 2.
 int cli_misuse(const struct cli_command *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+// Sets what the log shows, from the values of --log and --log-format; where one is NULL, from
+// MOTLEY_LOG and MOTLEY_LOG_FORMAT.  0, or the status of a wrong call.
+int cli_set_log(const struct cli_command *self, const char *level, const char *form);
 // Prints the text with "motley COMMAND" in it as this program was called: "build/motley COMMAND".
 void cli_advise(FILE *file, const char *text);
 
@@ -65,7 +73,14 @@ struct cli_model_options {
   int64_t context;        // 0 = the model's, within what the cache holds
   int64_t sequences;      // 0 = default
   double cache_gib;       // 0 = default
+  char cache_help[200];   // made by cli_model_rows
 };
+// The rows of the options above that several commands share: how the model is read and run.  A
+// table of options ends with CLI_OPTION_MORE(rows).  sized: with --context and --cache.
+#define CLI_MODEL_ROWS 6
+void cli_model_rows(struct cli_model_options *m, bool sized,
+                    struct cli_option rows[CLI_MODEL_ROWS]);
+
 struct cli_runtime {  // everything a model stands on, in order of creation
   struct pool *pool;
   struct kernel_context *kernel;

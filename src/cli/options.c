@@ -8,6 +8,12 @@
 
 #include "cli/cli.h"
 
+// The rows of a table and of those that it goes on with; NULL at the end.
+static const struct cli_option *row(const struct cli_option *o) {
+  while (o->name && o->kind == CLI_MORE) o = o->target;
+  return o->name ? o : NULL;
+}
+
 static void print_option(const struct cli_option *o) {
   char left[48];
   char letter[8] = "    ";
@@ -33,8 +39,8 @@ static void print_help(const struct cli_command *self, const struct cli_option *
   printf("%s\n\nUsage: ", self->summary);
   cli_advise(stdout, self->usage);
   printf("\n");
-  if (options->name) printf("\nOptions:\n");
-  for (const struct cli_option *o = options; o->name; o++) print_option(o);
+  if (row(options)) printf("\nOptions:\n");
+  for (const struct cli_option *o = options; (o = row(o)) != NULL; o++) print_option(o);
   printf("\nExample:\n");
   print_lines(self->example);
   if (!self->notes) return;
@@ -67,7 +73,7 @@ int cli_misuse(const struct cli_command *self, const char *format, ...) {
 static const struct cli_option *find(const struct cli_option *options, const char *word,
                                      const char **value) {
   *value = NULL;
-  for (const struct cli_option *o = options; o->name; o++) {
+  for (const struct cli_option *o = options; (o = row(o)) != NULL; o++) {
     if (o->letter && word[1] == o->letter && word[2] == 0) return o;
     size_t length = strlen(o->name);
     if (word[1] != '-' || strncmp(word + 2, o->name, length) != 0) continue;
@@ -96,6 +102,7 @@ static bool store(const struct cli_option *o, const char *value) {
       if (!str_to_double(str_of(value), &number) || !in_range(o, number)) return false;
       *(double *)o->target = number;
       return true;
+    case CLI_MORE: break;  // no row: `row` has followed it
   }
   return false;
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// program.c: advice names the program as it was called, so that it can be typed as it stands.
+// program.c: what holds for the program as a whole: the name it was called by, and its log.
 //
-// Texts in the source say "motley pull …".  Somebody who called build/motley has no motley on the
-// PATH, so on the way out each "motley" in front of a command (or of --help) becomes the name that
-// this process was called by.  Other uses of the word stay.
+// Advice names the program as it was called, so that it can be typed as it stands.  Texts in the
+// source say "motley pull …".  Somebody who called build/motley has no motley on the PATH, so on
+// the way out each "motley" in front of a command (or of --help) becomes the name that this process
+// was called by.  Other uses of the word stay.
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli/cli.h"
 
 static const struct str called[] = {{"up", 2},     {"run", 3},       {"pull", 4},
@@ -33,4 +36,25 @@ void cli_advise(FILE *file, const char *text) {
     fprintf(file, "%.*s%s ", (int)(at - text), text, command ? program_invocation_name : "motley");
   }
   fputs(text, file);
+}
+
+// The value that counts, and where it came from.
+static const char *choose(const char *given, const char *flag, const char *variable,
+                          const char **source) {
+  *source = given ? flag : variable;
+  return given ? given : getenv(variable);
+}
+
+int cli_set_log(const struct cli_command *self, const char *level, const char *form) {
+  enum log_level lowest;
+  enum log_form as;
+  const char *source, *value = choose(level, "--log", "MOTLEY_LOG", &source);
+  if (value && !log_level_parse(str_of(value), &lowest))
+    return cli_misuse(self, "%s %s: give debug, info, warning, error or off", source, value);
+  if (value) log_set_level(lowest);
+  value = choose(form, "--log-format", "MOTLEY_LOG_FORMAT", &source);
+  if (value && !log_form_parse(str_of(value), &as))
+    return cli_misuse(self, "%s %s: give text or json", source, value);
+  if (value) log_set_form(as);
+  return 0;
 }

@@ -102,6 +102,8 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
   struct run r = {.generate = generate_options_default()};
   struct cli_model_options *m = &r.model;
   struct generate_options *g = &r.generate;
+  struct cli_option model_rows[CLI_MODEL_ROWS];
+  cli_model_rows(m, true, model_rows);
   const struct cli_option options[] = {
       {"prompt", 'p', CLI_TEXT, "TEXT", "continue this text (\"-\" reads standard input)",
        &r.prompt, 0, 0},
@@ -124,12 +126,7 @@ static int run_main(const struct cli_command *self, int argc, char **argv) {
        -1e15, 1e15},
       {"ignore-end", 0, CLI_FLAG, NULL, "go on past the end token", &g->ignore_end, 0, 0},
       {"json", 0, CLI_FLAG, NULL, "with -p: print one JSON object", &r.json, 0, 0},
-      {"context", 'c', CLI_INTEGER, "N", "longest sequence in tokens", &m->context, 16, 1 << 24},
-      {"threads", 't', CLI_INTEGER, "N", "threads that compute (default: one per processor)",
-       &m->threads, 1, POOL_THREADS_MAX},
-      {"isa", 0, CLI_TEXT, "NAME", "force portable, avx2 or avx512", &m->isa, 0, 0},
-      {"tokenizer", 0, CLI_TEXT, "FILE", "tokenizer of a llama2.c model", &m->tokenizer, 0, 0},
-      CLI_OPTION_END};
+      CLI_OPTION_MORE(model_rows)};
   struct cli_parsed parsed;
   int stop = cli_parse(self, options, 0, 1, argc, argv, &parsed);
   if (stop) return stop - 1;

@@ -10,6 +10,27 @@
 #include "library/library.h"
 #include "probe/probe.h"
 
+void cli_model_rows(struct cli_model_options *m, bool sized,
+                    struct cli_option rows[CLI_MODEL_ROWS]) {
+  struct probe_memory memory;
+  probe_memory_read(&memory);
+  snprintf(m->cache_help, sizeof m->cache_help,
+           "most memory for the KV cache and the prefixes kept in it (default: 2048\n"
+           "%29stokens for each sequence, but at most a quarter of the free memory, now %.1f)",
+           "", (double)memory.available / ENGINE_CACHE_SHARE / (double)(1u << 30));
+  const struct cli_option all[CLI_MODEL_ROWS] = {
+      {"context", 'c', CLI_INTEGER, "N", "longest sequence in tokens (default: the model's own)",
+       &m->context, 16, 1 << 24},
+      {"cache", 0, CLI_NUMBER, "GIB", m->cache_help, &m->cache_gib, 0.001, 4096},
+      {"threads", 't', CLI_INTEGER, "N", "threads that compute (default: one per processor)",
+       &m->threads, 1, POOL_THREADS_MAX},
+      {"isa", 0, CLI_TEXT, "NAME", "force portable, avx2 or avx512 (default: the best here)",
+       &m->isa, 0, 0},
+      {"tokenizer", 0, CLI_TEXT, "FILE", "tokenizer of a llama2.c model", &m->tokenizer, 0, 0},
+      CLI_OPTION_END};
+  memcpy(rows, all + (sized ? 0 : 2), (CLI_MODEL_ROWS - (sized ? 0u : 2u)) * sizeof *rows);
+}
+
 // Without a MODEL the only pulled one is meant; none or several are told.
 static bool only_model(struct library *s, struct library_model *out, struct error *e) {
   struct library_model *list;
