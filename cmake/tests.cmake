@@ -19,6 +19,17 @@ endif()
 # need more than the rooms named here, they do not link.
 set(test_libraries_api api base ${JANSSON_LIBRARY} Threads::Threads m)
 
+# A small model with the text that it must tell, so that tests need no file from elsewhere.
+set(story ${CMAKE_BINARY_DIR}/story)
+add_custom_command(
+  OUTPUT ${story}/story.txt
+  COMMAND python3 test/support/story.py ${story}
+  DEPENDS test/support/story.py
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+  COMMENT "Making the story model"
+  VERBATIM)
+add_custom_target(story ALL DEPENDS ${story}/story.txt)
+
 foreach(source IN LISTS test_sources)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(room ${folder} NAME)
@@ -32,6 +43,7 @@ foreach(source IN LISTS test_sources)
   else()
     target_link_libraries(${target} PRIVATE $<TARGET_NAME_IF_EXISTS:test_support> motley_all
                           ${CMOCKA_LIBRARY})
+  add_dependencies(${target} story)
   endif()
   add_test(NAME ${room}.${name} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   list(APPEND all_tests ${room}.${name})

@@ -7,7 +7,8 @@
 #   scripts/test.sh -R kernel       those whose name matches
 #   PRESET=tsan scripts/test.sh -L threads
 #
-# Ends with "N passed, N failed, N skipped" and fails when a test failed, none ran, or the build did.
+# Ends with a line for each test that was skipped and why, then "N passed, N failed, N skipped".  Fails when a test
+# failed, none ran, or the build did; with STRICT_SKIPS=1 also when a skip is not in test/skips.txt.
 set -u
 cd "$(dirname "$0")/.."
 preset=${PRESET:-asan}
@@ -34,15 +35,16 @@ jobs=$(nproc)
 results=$PWD/$folder/tests.xml
 rm -f "$results"
 "${wrapper[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-  -j "$jobs" --output-junit "$results" "$@" </dev/null
+  --test-output-size-passed 4000000 -j "$jobs" --output-junit "$results" "$@" </dev/null
 status=$?
 [[ -f $results ]] || stop "ctest ran no test"
 
-# A test that could not be started is "notrun" like one that was skipped; only the latter says so.
-read -r total skipped failed < <(awk '
-  /<testcase /          { total++; if (/status="fail"/) failed++; idle = /status="notrun"|status="disabled"/ }
-  idle && /<skipped /   { if (/SKIP_RETURN_CODE/) skipped++; else failed++; idle = 0 }
-  END                   { print total + 0, skipped + 0, failed + 0 }' "$results")
-((status == 0 || failed > 0)) || failed=1
-echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
-((status == 0 && failed == 0))
+# Skipped tests with their reasons, then the sums.
+summary=$(scripts/test-summary.py "$results")
+summary_status=$?
+if ((status != 0 && summary_status == 0)); then
+  echo "test: ctest ended with status $status" >&2
+  summary=$(sed 's/^\([0-9]* passed\), 0 failed/\1, 1 failed/' <<<"$summary")
+fi
+echo "$summary"
+((status == 0 && summary_status == 0))

@@ -52,4 +52,31 @@ if echo "$new" | cc -x c -Werror -o /dev/null - 2>/dev/null; then
   compile new "$new" && accuses "$folder/new" glibc
 fi
 expect "no program at all" 1 scripts/check-binary.sh "$folder/absent"
+
+# A skip is counted and explained; one that nobody expects fails the run where CI says so, and so does a test that could
+# not be started.
+results() { # what ctest would write
+  cat >"$folder/results.xml" <<XML
+<testsuite><testcase name="base.text" status="run"><system-out>$1</system-out></testcase>$2</testsuite>
+XML
+}
+summary() { # status wanted, last line wanted, environment…
+  local output status=0
+  output=$(env "${@:3}" scripts/test-summary.py "$folder/results.xml") || status=$?
+  [[ $status == "$1" && $(tail -n 1 <<<"$output") == "$2" ]] && return
+  echo "test-summary.py: status $status, \"$output\" instead of $1, \"$2\""
+  failed=1
+}
+skip='<skipped message="SKIP_RETURN_CODE=77"/><system-out>skipped: no moon</system-out>'
+results "" ""
+summary 0 "1 passed, 0 failed, 0 skipped" STRICT_SKIPS=1
+results "" "<testcase name=\"x.y\" status=\"notrun\">$skip</testcase>"
+summary 0 "1 passed, 0 failed, 1 skipped" STRICT_SKIPS=0
+summary 1 "1 passed, 1 failed, 1 skipped" STRICT_SKIPS=1
+results "" "<testcase name=\"tokenizer.tokenizer.py\" status=\"notrun\">$skip</testcase>"
+summary 0 "1 passed, 0 failed, 1 skipped" STRICT_SKIPS=1
+results "[  SKIPPED ] a_case" ""
+summary 1 "1 passed, 1 failed, 1 skipped" STRICT_SKIPS=1
+results "" '<testcase name="x.y" status="notrun"><skipped message="unable to find executable"/></testcase>'
+summary 1 "1 passed, 1 failed, 0 skipped" STRICT_SKIPS=0
 exit "$failed"

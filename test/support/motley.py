@@ -6,6 +6,9 @@ prints "N passed, N failed" and exits.  skip(why) ends with 77, which ctest show
 """
 import http.client, json, os, signal, subprocess, sys, tempfile, time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import story as story_module  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get('MOTLEY_BUILD', os.path.join(ROOT, 'build'))
 BINARY = os.environ.get('MOTLEY_BINARY', os.path.join(BUILD, 'motley'))
@@ -26,11 +29,29 @@ def chat_model():
     return path
 
 
-def stories(name='stories260K.bin'):
-    path = os.path.join(STORIES, name)
-    if not os.path.exists(path):
-        skip('no ../shared/data/' + name)
-    return path
+class StoryFiles:
+    """A story model: `model` is its file, `greedy` what it tells from an empty prompt, `tell` how it goes on."""
+
+    def __init__(self, name, model, greedy, tell):
+        self.name, self.model, self.tell = name, model, tell
+        self.greedy = open(greedy, 'rb').read()
+
+
+def story():
+    """The one that the build made; its text comes from a slow computation in Python (story.py)."""
+    folder = os.path.join(BUILD, 'story')
+    return StoryFiles('story', os.path.join(folder, 'story.bin'), os.path.join(folder, 'story.txt'),
+                      story_module.made(folder).tell)
+
+
+def stories():
+    """All story models: the made one, and stories260K where it lies beside the checkout."""
+    found = [story()]
+    if os.path.exists(os.path.join(STORIES, 'stories260K.bin')):
+        told = {'Tom': ' and Lily were playing in the park.', 'Tom and': ' Lily were playing in the park.'}
+        found.append(StoryFiles('stories260K', os.path.join(STORIES, 'stories260K.bin'),
+                                os.path.join(STORIES, 'stories260K.greedy.txt'), lambda prompt, steps: told[prompt]))
+    return found
 
 
 def run(*arguments, **options):
