@@ -228,7 +228,7 @@ SYMBOLS = [  # room, (flags, section, name), rule or None
     ("net", ("l     O", ".data", "table"), "static"),
     ("net", ("l     O", ".data.rel.ro.local", "table"), None),
     ("net", ("l     O", ".rodata", "table"), None),
-    ("base", ("l     O", ".data.lowest_level", "lowest_level"), None),
+    *[(room, ("l     O", ".data." + name, name), None) for room, name in STATICS],
 ]
 
 
