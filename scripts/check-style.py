@@ -221,7 +221,7 @@ BREAKS = [  # path, text, rule
 ]
 SYMBOLS = [  # room, (flags, section, name), rule or None
     ("net", ("g     F", ".text", "net_loop_new"), None),
-    ("library", ("g     F", ".text", "fetch_file"), None),
+    *[(room, ("g     F", ".text", words.split()[0] + "_x"), None) for room, words in PREFIXES.items()],
     ("net", ("g     F", ".text", "loop_new"), "symbol"),
     ("net", ("l     F", ".text", "helper"), None),
     ("net", ("l     O", ".bss", "counter.3"), "static"),
