@@ -61,7 +61,6 @@ EXCEPTIONS += [(path, names, MOVES) for path, names in [
     ("src/cli/chat.c", "fopen rename signal unlink"),
     ("src/cli/doctor.c", "access bind close setsockopt socket"),
     ("src/model/llama_load.c", "madvise"),
-    ("src/probe/cards.c", "glob"),
 ]]
 
 KIND = {name: kind for kind, names in CALLS.items() for name in names.split()}

@@ -11,10 +11,12 @@
 //
 // The class is asked too, since these makers also sell network and sound devices.
 
-#include <glob.h>
+#include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/world.h"
 #include "probe/internal.h"
 
 static const struct maker {
@@ -31,22 +33,36 @@ static const struct maker {
 };
 enum { AMD = 1, HYGON = 3 };
 
-// The first file that matches, without the root in front; `out` is untouched when there is none.
-static void find_node(const char *root, const char *pattern, char *out, size_t room) {
-  struct buffer whole = {0};
-  glob_t found;
-  buffer_print(&whole, "%s%s", root, pattern);
-  if (glob(whole.data, 0, NULL, &found) == 0)
-    snprintf(out, room, "%s", found.gl_pathv[0] + strlen(root));
-  globfree(&found);
-  buffer_clear(&whole);
+// The first by name of the files that match; glob(7) patterns in the last part of the path.
+struct search {
+  const char *pattern;
+  char found[NAME_MAX + 1];
+};
+
+static bool look_at_name(void *context, const char *name) {
+  struct search *s = context;
+  if (fnmatch(s->pattern, name, FNM_PERIOD) == 0 && (!s->found[0] || strcmp(name, s->found) < 0))
+    snprintf(s->found, sizeof s->found, "%s", name);
+  return true;
 }
 
-// Whether a device's file on the bus begins so.  glob gave `device` with the root in front, which
-// probe_text_read puts there itself.
+// Its path without the root in front; `out` is untouched when there is none.
+static void find_node(const char *root, const char *pattern, char *out, size_t room) {
+  struct buffer folder = {0};
+  int length = (int)(strrchr(pattern, '/') - pattern);
+  struct search s = {.pattern = pattern + length + 1};
+  buffer_print(&folder, "%s%.*s", root, length, pattern);
+  world_list(world_real(), folder.data, look_at_name, &s);
+  if (s.found[0]) snprintf(out, room, "%.*s/%s", length, pattern, s.found);
+  buffer_clear(&folder);
+}
+
+#define BUS "/sys/bus/pci/devices"
+
+// Whether a device's file on the bus begins so.
 static bool begins(const char *root, const char *device, const char *file, const char *with) {
   struct buffer path = {0}, text = {0};
-  buffer_print(&path, "%s/%s", device + strlen(root), file);
+  buffer_print(&path, BUS "/%s/%s", device, file);
   bool good =
       probe_text_read(root, path.data, &text) && str_starts(buffer_str(&text), str_of(with));
   buffer_clear(&path);
@@ -61,20 +77,31 @@ static bool is_card(const char *root, const char *device, const struct maker *m)
   return false;
 }
 
+struct bus {
+  const char *root;
+  struct probe_card *out;                       // [PROBE_CARD_MAKERS]
+  char found[PROBE_CARD_MAKERS][NAME_MAX + 1];  // the first by name; "" = none
+};
+
+static bool look_at_device(void *context, const char *device) {
+  struct bus *b = context;
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++) {
+    char *found = b->found[i];
+    if (b->out[i].found[0] || (found[0] && strcmp(found, device) < 0)) continue;
+    if (is_card(b->root, device, &makers[i])) snprintf(found, sizeof b->found[i], "%s", device);
+  }
+  return true;
+}
+
 // Fills what the nodes left empty.
 static void look_at_bus(const char *root, struct probe_card out[PROBE_CARD_MAKERS]) {
-  struct buffer pattern = {0};
-  glob_t devices;
-  buffer_print(&pattern, "%s/sys/bus/pci/devices/*", root);
-  if (glob(pattern.data, 0, NULL, &devices) != 0) devices.gl_pathc = 0;
-  for (size_t d = 0; d < devices.gl_pathc; d++)
-    for (int i = 0; i < PROBE_CARD_MAKERS; i++) {
-      const char *device = devices.gl_pathv[d];
-      if (!out[i].found[0] && is_card(root, device, &makers[i]))
-        snprintf(out[i].found, sizeof out[i].found, "PCI device %s", strrchr(device, '/') + 1);
-    }
-  globfree(&devices);
-  buffer_clear(&pattern);
+  struct bus b = {.root = root, .out = out};
+  struct buffer folder = {0};
+  buffer_print(&folder, "%s" BUS, root);
+  world_list(world_real(), folder.data, look_at_device, &b);
+  for (int i = 0; i < PROBE_CARD_MAKERS; i++)
+    if (b.found[i][0]) snprintf(out[i].found, sizeof out[i].found, "PCI device %.40s", b.found[i]);
+  buffer_clear(&folder);
 }
 
 // Hygon's driver, made from AMD's, brings AMD's node along with its own.
