@@ -57,6 +57,7 @@ PREFIXES = {
 STATICS = {
     ("base", "settings"): "the log's level and form, set in main before threads start",
     ("base", "dropped"): "log lines that nobody read; counted for the process, as its stderr is",
+    ("base", "fail_countdown"): "a test makes an allocation fail, in whichever thread",
     ("base", "memory_watcher"): "a simulation is told what its thread takes and gives back",
     ("cli", "screen_changed"): "a signal handler reaches nothing else",
     ("cli", "interrupted"): "a signal handler reaches nothing else",

@@ -9,8 +9,9 @@
 //   - X_init / X_clear work on memory the caller owns; X_new / X_free allocate and release X
 //     itself.  X_free(NULL) and X_clear on a zeroed object do nothing.
 //   - Small allocations do not fail: when the system is out of memory the process says so in one
-//     line and exits (the handler is below).  Big or input-sized ones use memory_try and report an
-//     error.
+//     line and ends.  What grows with its input fails as an error instead: memory_try,
+//     memory_try_resize, memory_try_big, arena_try, map_try_put, and a buffer whose `may_fail` is
+//     set.
 #pragma once
 
 #include <stdarg.h>
@@ -58,14 +59,24 @@ void *memory_new(size_t size);
 // Grows or shrinks a block of memory_new; NULL starts one.  What is new is not zeroed.  Exits as
 // memory_new does.
 void *memory_resize(void *block, size_t size);
+// The same for what grows with its input: NULL when there is no memory (a block that was to be
+// resized is still there).  error_set_memory says so.
+void *memory_try(size_t size);
+void *memory_try_resize(void *block, size_t size);
+// Fills *e with the line about `size` bytes that were wanted `for_what`; returns false.
+bool error_set_memory(struct error *e, size_t size, const char *for_what);
 // Zeroed, 64-byte aligned memory for big buffers (backed by huge pages where the kernel has them),
 // or NULL with ERROR_MEMORY saying how much was asked `for_what`.  Release with memory_free_big and
 // the same size.
 void *memory_try_big(size_t size, const char *for_what, struct error *e);
 // `size` is what was asked for: the block does not know it.  NULL does nothing.
 void memory_free_big(void *block, size_t size);
-// For blocks of memory_new and memory_resize only.  NULL does nothing.
+// For blocks of memory_new, memory_try and their resizes only.  NULL does nothing.
 void memory_free(void *block);
+// For tests: the nth allocation from now on that may fail (from 1; in any thread) does so, once.
+// 0 = none.
+void memory_fail_at(uint64_t nth);
+bool memory_fail_waits(void);  // it has not come to that one yet
 
 // An arena hands out memory that dies together.  Zero-initialised = empty and ready to use.
 // Invariant: every pointer it gave stays valid until arena_clear.
@@ -75,6 +86,7 @@ struct arena {
   size_t used;                 // bytes handed out in the newest block
 };
 void *arena_new(struct arena *a, size_t size);                       // zeroed, 16-byte aligned
+void *arena_try(struct arena *a, size_t size);                       // NULL: no memory
 char *arena_copy(struct arena *a, const void *data, size_t length);  // copies and appends a NUL
 // NUL-terminated; the empty string when the format cannot be followed.
 char *arena_print(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -106,9 +118,14 @@ bool str_to_int(struct str s, int64_t *out);
 bool str_to_double(struct str s, double *out);  // locale-independent; no NaN, no infinity
 
 // A growing byte buffer; always NUL-terminated after its length once something was added.
+//
+// For what grows with its input start with {.may_fail = true}: when memory runs out the buffer
+// keeps what it has, takes nothing more, and buffer_ok, asked once at the end, is false.
 struct buffer {
   char *data;  // owned; NULL while empty and never used
   size_t length, capacity;
+  bool may_fail;
+  bool failed;  // an addition was left out
 };
 // Every addition may move data, so what is added must not lie in the buffer itself.
 void buffer_add(struct buffer *b, const void *data, size_t length);
@@ -117,11 +134,13 @@ void buffer_add_text(struct buffer *b, const char *text);  // up to its NUL
 void buffer_add_char(struct buffer *b, char c);            // one byte; a NUL too counts as content
 // Adds nothing when the format cannot be followed.
 void buffer_print(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// afterwards `extra` more bytes fit without moving
-void buffer_reserve(struct buffer *b, size_t extra);
+// Afterwards `extra` more bytes fit without moving.  False only when the buffer has failed.
+bool buffer_reserve(struct buffer *b, size_t extra);
+// False with ERROR_MEMORY when an addition was left out; `for_what` names the content for a person.
+bool buffer_ok(const struct buffer *b, const char *for_what, struct error *e);
 // Moves the rest to the front: costs as much as what stays.  More than there is empties it.
 void buffer_drop_front(struct buffer *b, size_t length);
-void buffer_clear(struct buffer *b);  // releases; the buffer is empty and usable again
+void buffer_clear(struct buffer *b);  // releases; empty and usable again, may_fail stays
 // Borrowed until the next addition; "" and never NULL for a buffer that was not used yet.
 struct str buffer_str(const struct buffer *b);
 
@@ -136,7 +155,8 @@ struct map {
   size_t count, capacity;
   struct arena keys;
 };
-void map_put(struct map *m, struct str key, int64_t value);  // replaces
+void map_put(struct map *m, struct str key, int64_t value);      // replaces
+bool map_try_put(struct map *m, struct str key, int64_t value);  // false: no memory, m as before
 // *value untouched when absent
 bool map_get(const struct map *m, struct str key, int64_t *value);
 // Releases slots and keys; the map is empty and usable again.

@@ -62,7 +62,7 @@ static int64_t read_all(const struct world *w, int file, size_t size, size_t lim
   do {
     size_t have = out->length - before;
     size_t wanted = have < size ? size - have : READ_STEP;
-    buffer_reserve(out, wanted);
+    if (!buffer_reserve(out, wanted)) return -ENOMEM;
     n = world_read_at(w, file, out->data + out->length, wanted, have);
     if (n > 0) out->length += (size_t)n;
   } while (n > 0 && out->length - before <= limit);
@@ -70,18 +70,24 @@ static int64_t read_all(const struct world *w, int file, size_t size, size_t lim
   return n;
 }
 
-// On failure the buffer is cut back to what the caller had in it.
+// A file may be large: memory that is not there for it is an error, whatever the caller's buffer
+// says.  On failure the buffer is cut back to what the caller had in it.
 bool file_read(const struct world *w, const char *path, size_t limit, struct buffer *out,
                struct error *e) {
   uint64_t size;
   int file = open_regular(w, path, &size, e);
   if (file < 0) return false;
   size_t before = out->length;
+  struct buffer kept = *out;
+  out->may_fail = true;
   int64_t result = size > limit ? 0 : read_all(w, file, size, limit, out);
+  out->may_fail = kept.may_fail;
+  out->failed = kept.failed;
   world_close(w, file);
   if (result >= 0 && size <= limit && out->length - before <= limit) return true;
   out->length = before;
   if (out->data) out->data[before] = 0;
+  if (result == -ENOMEM) return error_set_memory(e, size, path);
   if (result < 0) return error_set_errno(e, (int)-result, "cannot read %s", path);
   return error_set(e, ERROR_INPUT, "%s has more than the %zu bytes that are read of such a file",
                    path, limit);

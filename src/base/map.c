@@ -48,28 +48,43 @@ static struct map_slot *find(const struct map *m, struct str key, uint64_t hash)
   }
 }
 
-// The hashes are kept, so no key is read again.
-static void grow(struct map *m) {
+// The hashes are kept, so no key is read again.  `take` gives memory, or NULL.
+static bool grow(struct map *m, void *(*take)(size_t size)) {
   struct map_slot *old = m->slots;
-  size_t old_capacity = m->capacity;
-  m->capacity = old_capacity ? old_capacity * 2 : MAP_FIRST;
-  m->slots = memory_new(m->capacity * sizeof *m->slots);
+  size_t old_capacity = m->capacity, capacity = old_capacity ? old_capacity * 2 : MAP_FIRST;
+  struct map_slot *slots = take(capacity * sizeof *slots);
+  if (!slots) return false;
+  m->slots = slots;
+  m->capacity = capacity;
   for (size_t i = 0; i < old_capacity; i++)
     if (old[i].key.data) *find(m, old[i].key, old[i].hash) = old[i];
   memory_free(old);
+  return true;
 }
 
 // Grows before it looks: `find` needs an empty slot to stop at.
-void map_put(struct map *m, struct str key, int64_t value) {
-  if (m->count + 1 > m->capacity / 4 * 3) grow(m);
+static bool put(struct map *m, struct str key, int64_t value, void *(*take)(size_t size),
+                void *(*take_key)(struct arena *a, size_t size)) {
+  if (m->count + 1 > m->capacity / 4 * 3 && !grow(m, take)) return false;
   uint64_t hash = hash_bytes(key.data, key.length, 0);
   struct map_slot *slot = find(m, key, hash);
   if (!slot->key.data) {
-    slot->key = (struct str){arena_copy(&m->keys, key.data, key.length), key.length};
-    slot->hash = hash;
+    char *copy = take_key(&m->keys, key.length + 1);
+    if (!copy) return false;
+    if (key.length) memcpy(copy, key.data, key.length);
+    *slot = (struct map_slot){{copy, key.length}, hash, value};
     m->count++;
   }
   slot->value = value;
+  return true;
+}
+
+void map_put(struct map *m, struct str key, int64_t value) {
+  put(m, key, value, memory_new, arena_new);
+}
+
+bool map_try_put(struct map *m, struct str key, int64_t value) {
+  return put(m, key, value, memory_try, arena_try);
 }
 
 bool map_get(const struct map *m, struct str key, int64_t *value) {

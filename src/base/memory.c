@@ -3,15 +3,16 @@
 // memory.c: memory by lifetime.
 //
 // Small blocks come from malloc and cannot fail: a machine that is out of memory for a few bytes
-// can do nothing useful any more, so the process says so and ends.  Big ones (weights, KV cache)
-// can fail and are mapped directly, which gives zeroed, page-aligned memory that the kernel may
-// back by huge pages.
+// can do nothing useful any more, so the process says so and ends.  The memory_try functions are
+// for what grows with its input and may fail.  Big blocks (weights, KV cache) may fail too and are
+// mapped directly, which gives zeroed, page-aligned memory that the kernel may back by huge pages.
 //
 // An arena is a chain of blocks, newest first, each twice the size of the one before up to
 // ARENA_BLOCK_MAX; what is larger than a block gets a block of its own.  Under the address
 // sanitizer everything gets a block of its own, of exactly its size, so that a step outside of it
 // is noticed.
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,18 @@
 #endif
 
 _Thread_local struct memory_watch *memory_watcher;
+
+// A test's wish: so many more allocations that may fail, then one does.  0 = no wish.
+static _Atomic uint64_t fail_countdown;
+
+void memory_fail_at(uint64_t nth) { fail_countdown = nth; }
+bool memory_fail_waits(void) { return fail_countdown != 0; }
+
+static bool must_fail(void) {
+  uint64_t left = fail_countdown;
+  while (left && !atomic_compare_exchange_weak(&fail_countdown, &left, left - 1)) continue;
+  return left == 1;
+}
 
 static void *taken(void *block, size_t mapped) {
   if (memory_watcher) memory_watcher->taken(memory_watcher, block, mapped);
@@ -63,6 +76,26 @@ void *memory_resize(void *block, size_t size) {
   return taken(moved, 0);
 }
 
+void *memory_try(size_t size) {
+  void *block = must_fail() ? NULL : calloc(1, size ? size : 1);
+  return block ? taken(block, 0) : NULL;
+}
+
+// The note about the old block goes first: afterwards its address may be another thread's.
+void *memory_try_resize(void *block, size_t size) {
+  if (must_fail()) return NULL;
+  returned(block);
+  void *moved = realloc(block, size ? size : 1);
+  if (!moved && block) taken(block, 0);
+  return moved ? taken(moved, 0) : NULL;
+}
+
+bool error_set_memory(struct error *e, size_t size, const char *for_what) {
+  return error_set(e, ERROR_MEMORY,
+                   "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
+                   for_what, (double)size / (1 << 20));
+}
+
 void memory_free(void *block) {
   returned(block);
   free(block);
@@ -71,11 +104,11 @@ void memory_free(void *block) {
 // The kernel refuses here only what can never fit; pages that are touched later come one by one.
 void *memory_try_big(size_t size, const char *for_what, struct error *e) {
   size_t mapped = size ? size : 1;
-  void *block = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *block = MAP_FAILED;
+  if (!must_fail())
+    block = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
-    error_set(e, ERROR_MEMORY,
-              "not enough memory for %s: %.1f MiB were asked for; free some or ask for less",
-              for_what, (double)size / (1 << 20));
+    error_set_memory(e, size, for_what);
     return NULL;
   }
   madvise(block, mapped, MADV_HUGEPAGE);  // a wish; without it all stays right
@@ -101,14 +134,14 @@ static size_t next_block_size(const struct arena *a, size_t wanted) {
 }
 
 // The rest of the newest block is given up when the next piece does not fit: pieces are small
-// beside blocks, and looking through older blocks would cost more.
-void *arena_new(struct arena *a, size_t size) {
-  if (size > SIZE_MAX / 2) exhausted(size);
+// beside blocks, and looking through older blocks would cost more.  `take` gives the blocks.
+static void *arena_take(struct arena *a, size_t size, void *(*take)(size_t size)) {
   size_t rounded = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
   if (ARENA_EXACT) rounded = size;
   if (ARENA_EXACT || !a->blocks || a->blocks->size - a->used < rounded) {
     size_t block_size = next_block_size(a, rounded);
-    struct arena_block *b = memory_new(sizeof *b + block_size);
+    struct arena_block *b = take(sizeof *b + block_size);
+    if (!b) return NULL;
     b->older = a->blocks;
     b->size = block_size;
     a->blocks = b;
@@ -117,6 +150,15 @@ void *arena_new(struct arena *a, size_t size) {
   void *result = a->blocks->data + a->used;
   a->used += rounded;
   return result;
+}
+
+void *arena_new(struct arena *a, size_t size) {
+  if (size > SIZE_MAX / 2) exhausted(size);
+  return arena_take(a, size, memory_new);
+}
+
+void *arena_try(struct arena *a, size_t size) {
+  return size > SIZE_MAX / 2 ? NULL : arena_take(a, size, memory_try);
 }
 
 char *arena_copy(struct arena *a, const void *data, size_t length) {

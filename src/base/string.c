@@ -4,7 +4,8 @@
 //
 // UTF-8 is decoded strictly: what is cut short, longer than needed (C0 80 for NUL), a surrogate or
 // above 10FFFF is no character at all.  Numbers must fill the whole string.  A buffer doubles:
-// data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.
+// data[0..length) is the content, data[length] a NUL, capacity > length once data is not NULL.  One
+// that has failed stays as it was at its last good addition.
 
 #include <math.h>
 #include <stdio.h>
@@ -116,19 +117,34 @@ bool str_to_double(struct str s, double *out) {
 #define BUFFER_FIRST 64u  // bytes of the first allocation
 
 // Doubling makes n additions cost n copies in all.
-void buffer_reserve(struct buffer *b, size_t extra) {
-  // memory_resize will say it
-  if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;
-  size_t wanted = b->length + extra + 1;
-  if (wanted <= b->capacity) return;
+static bool grow(struct buffer *b, size_t wanted) {
   size_t capacity = b->capacity ? b->capacity * 2 : BUFFER_FIRST;
   if (capacity < wanted) capacity = wanted;
-  b->data = memory_resize(b->data, capacity);
+  char *data =
+      b->may_fail ? memory_try_resize(b->data, capacity) : memory_resize(b->data, capacity);
+  if (!data) {
+    b->failed = true;
+    return false;
+  }
+  b->data = data;
   b->capacity = capacity;
+  return true;
+}
+
+bool buffer_reserve(struct buffer *b, size_t extra) {
+  if (b->failed) return false;
+  // The allocator refuses so much, and says it.
+  if (extra > SIZE_MAX / 4 - b->length) extra = SIZE_MAX / 4 - b->length;
+  size_t wanted = b->length + extra + 1;
+  return wanted <= b->capacity || grow(b, wanted);
+}
+
+bool buffer_ok(const struct buffer *b, const char *for_what, struct error *e) {
+  return !b->failed || error_set_memory(e, b->capacity * 2, for_what);
 }
 
 void buffer_add(struct buffer *b, const void *data, size_t length) {
-  buffer_reserve(b, length);
+  if (!buffer_reserve(b, length)) return;
   if (length) memcpy(b->data + b->length, data, length);
   b->length += length;
   b->data[b->length] = 0;
@@ -145,8 +161,7 @@ void buffer_print(struct buffer *b, const char *format, ...) {
   va_copy(again, arguments);
   int n = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  if (n >= 0) {
-    buffer_reserve(b, (size_t)n);
+  if (n >= 0 && buffer_reserve(b, (size_t)n)) {
     vsnprintf(b->data + b->length, (size_t)n + 1, format, again);
     b->length += (size_t)n;
   }
@@ -162,7 +177,7 @@ void buffer_drop_front(struct buffer *b, size_t length) {
 
 void buffer_clear(struct buffer *b) {
   memory_free(b->data);
-  *b = (struct buffer){0};
+  *b = (struct buffer){.may_fail = b->may_fail};
 }
 
 struct str buffer_str(const struct buffer *b) {
