@@ -53,6 +53,21 @@ if echo "$new" | cc -x c -Werror -o /dev/null - 2>/dev/null; then
 fi
 expect "no program at all" 1 scripts/check-binary.sh "$folder/absent"
 
+# A figure that gets worse is noticed: a tree with one good function, then one with a function that is too long.
+house=$folder/house
+mkdir -p "$house/src/net" "$house/scripts" "$house/test/net"
+cp scripts/style-figures.py "$house/scripts"
+room() { # lines of the function
+  printf '// SPDX-License-Identifier: Apache-2.0\n\n// Does it.\nint net_x(void);\n' >"$house/src/net/net.h"
+  { printf '// SPDX-License-Identifier: Apache-2.0\n\n// Does it.\nint net_x(void) {\n' &&
+    yes '  f();' | head -n "$1" && echo '}'; } >"$house/src/net/net.c"
+}
+room 10
+expect "figures of a good tree" 0 "$house/scripts/style-figures.py" --update
+expect "the same figures again" 0 "$house/scripts/style-figures.py" --check
+room 80
+expect "figures of a worse tree" 1 "$house/scripts/style-figures.py" --check
+
 # A skip is counted and explained; one that nobody expects fails the run where CI says so, and so does a test that could
 # not be started.
 results() { # what ctest would write
