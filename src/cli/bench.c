@@ -98,6 +98,7 @@ static bool bench_engine(struct bench *b, struct error *e) {
   struct figures figures;
   b->model.sequences = 1;
   b->model.context = b->prompt + b->generate + 2;
+  b->model.context_flags = "--prompt and --generate";
   bool done = cli_runtime_resolve(&b->model, &runtime, e) &&
               cli_runtime_open(&b->model, &runtime, e) && run_rounds(b, &runtime, &figures, e);
   if (done) report(b, &runtime, &figures);

@@ -66,14 +66,15 @@ void cli_advise(FILE *file, const char *text);
 // ---- a model ready to generate, as run, bench and up need it.
 
 struct cli_model_options {
-  const char *model;      // MODEL as on the command line; NULL = the only pulled one
-  const char *tokenizer;  // llama2.c only
-  const char *isa;        // NULL = best
-  int64_t threads;        // 0 = one per processor
-  int64_t context;        // 0 = the model's, within what the cache holds
-  int64_t sequences;      // 0 = default
-  double cache_gib;       // 0 = default
-  char cache_help[200];   // made by cli_model_rows
+  const char *model;          // MODEL as on the command line; NULL = the only pulled one
+  const char *tokenizer;      // llama2.c only
+  const char *isa;            // NULL = best
+  int64_t threads;            // 0 = one per processor
+  int64_t context;            // 0 = the model's, within what the cache holds
+  const char *context_flags;  // what makes up context, for a refusal; NULL = --context
+  int64_t sequences;          // 0 = default
+  double cache_gib;           // 0 = default
+  char cache_help[200];       // made by cli_model_rows
 };
 // The rows of the options above that several commands share: how the model is read and run.  A
 // table of options ends with CLI_OPTION_MORE(rows).  sized: with --context and --cache.

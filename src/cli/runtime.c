@@ -85,6 +85,11 @@ static bool open_model(const struct cli_model_options *o, struct cli_runtime *r,
   struct model_options model_options = {.tokenizer_path = o->tokenizer};
   r->model = model_open(r->path, &model_options, r->kernel, e);
   if (!r->model) return false;
+  int longest = model_config(r->model)->context;
+  if (o->context > longest)
+    return error_set(
+        e, ERROR_INPUT, "%s: a context of %lld tokens is too long, %s takes %d at most",
+        o->context_flags ? o->context_flags : "--context", (long long)o->context, r->name, longest);
   struct engine_options engine_options = {
       .context = (int)o->context,
       .sequences = (int)o->sequences,

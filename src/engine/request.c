@@ -65,7 +65,7 @@ static bool check_lengths(const struct engine_request *r, int context, int posit
                      "prompt: %d tokens do not fit the context of %d (one is kept for the answer); "
                      "shorten it%s",
                      r->prompt_count, context,
-                     context < positions ? " or start with a larger context"
+                     context < positions ? " or start with a larger --context"
                                          : ": the model has no longer context");
   if (r->max_tokens < 0)
     return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more",

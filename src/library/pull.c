@@ -445,12 +445,13 @@ bool library_pull_model(struct library *s, const struct library_pull *pull,
   if (pull->name && !library_name_is_valid(pull->name))
     return error_set(
         e, ERROR_INPUT,
-        "\"%s\" cannot be a model's name: use letters, digits, '.', '_' and '-', not '.' "
+        "--name \"%s\" cannot be a model's name: use letters, digits, '.', '_' and '-', not '.' "
         "or '-' first, at most 95",
         pull->name);
   if (pull->sha256 &&
       (strlen(pull->sha256) != 64 || strspn(pull->sha256, "0123456789abcdefABCDEF") != 64))
-    return error_set(e, ERROR_INPUT, "\"%s\" is not a SHA-256: 64 hexadecimal digits",
+    return error_set(e, ERROR_INPUT,
+                     "--sha256 \"%s\" is not a SHA-256: give its 64 hexadecimal digits",
                      pull->sha256);
   bool done = begin(&p);
   if (done) sweep(&p);

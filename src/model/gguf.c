@@ -162,7 +162,8 @@ static bool take_entries(struct gguf *g, struct cursor *c) {
     struct gguf_entry *entry = &g->entries[i];
     if (!take_entry(c, entry)) return false;
     if (map_get(&g->by_key, entry->key, &(int64_t){0}))
-      return bad(c, start, "it is there a second time");
+      return bad(c, start,
+                 "the file has it twice, and Motley cannot know which one counts; the second is");
     map_put(&g->by_key, entry->key, (int64_t)i);
   }
   return true;
@@ -222,7 +223,8 @@ static bool take_tensor(struct gguf *g, struct cursor *c, size_t index) {
   uint64_t start = c->at;
   if (!take_name(c, MODEL_TENSOR_NAME_MAX, &t->name)) return false;
   if (map_get(&g->tensors.by_name, t->name, &(int64_t){0}))
-    return bad(c, start, "it is there a second time");
+    return bad(c, start,
+               "the file has it twice, and Motley cannot know which one counts; the second is");
   map_put(&g->tensors.by_name, t->name, (int64_t)index);
   if (!take_shape(c, t) || !take_u32(c, &t->type) || !take_u64(c, &t->offset) || !measure(c, t))
     return false;

@@ -204,7 +204,7 @@ static void no_context_longer_than_the_models_is_advised(void **state) {
   const struct {
     int context;
     const char *says;
-  } cases[] = {{64, "larger context"}, {0, "the model has no longer context"}};
+  } cases[] = {{64, "larger --context"}, {0, "the model has no longer context"}};
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
     struct engine *en = start(&f, (struct engine_options){.context = cases[i].context}, 256);
     struct engine_request r = greedy(prompt_of(ids, FAKE_POSITIONS), FAKE_POSITIONS, 0);

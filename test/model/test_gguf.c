@@ -345,7 +345,7 @@ static const struct {
     {add_window, "sliding attention window of 16"},
     {add_longrope, "is \"longrope\""},
     {add_split, "parts of a split model"},
-    {add_second, "\"llama.block_count\": it is there a second time"},
+    {add_second, "\"llama.block_count\": the file has it twice"},
     {add_nothing, "\"token_embd.weight\" is missing"},
 };
 
