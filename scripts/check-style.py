@@ -48,7 +48,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 # What the names of a room's external symbols begin with, besides the room's own name.
 PREFIXES = {
-    "base": "error memory arena str buffer map hash log number pool work world random file sampling simulation",
+    "base": "error json_tree memory arena str buffer map hash log number pool work world random file sampling simulation",
     "cli": "generate",
     "model": "chat",
     "tokenizer": "detokenizer token_list",

@@ -16,6 +16,8 @@
 json_t *api_json_load(struct str body, struct api_error *e);
 // A member, or NULL when it is absent or null: OpenAI treats both alike.
 json_t *api_json_member(const json_t *object, const char *name);
+// A wide number (base/json_tree.h) is an object to jansson, and none to us.
+bool api_json_is_object(const json_t *value);
 // Borrowed from the JSON.  Empty, with data NULL, for what is no string.
 struct str api_json_text(const json_t *string);
 #define API_DESCRIPTION_MAX 64  // bytes with the NUL

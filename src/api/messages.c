@@ -131,7 +131,7 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
   char what[API_DESCRIPTION_MAX];
   const json_t *role = api_json_member(message, "role");
   const char *kept = role_of(role);
-  if (!json_is_object(message))
+  if (!api_json_is_object(message))
     return api_refuse(r, place_of(index, "", -1).text, "must be an object, not %s",
                       api_json_describe(message, what));
   if (!kept)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "api/internal.h"
+#include "base/json_tree.h"
 
 static bool add_text(struct api_reader *r, int at, const json_t *text) {
   buffer_add_str(&r->out->prompts[at], api_json_text(text));
@@ -57,7 +58,8 @@ bool api_read_prompts(struct api_reader *r) {
   const json_t *given = api_json_member(r->root, "prompt");
   const json_t *first = json_array_get(given, 0);
   if (!given) return api_refuse(r, "prompt", "is required: a text, or a list of token ids");
-  bool one = json_is_string(given) || json_is_integer(first);
+  struct str wide;
+  bool one = json_is_string(given) || json_is_number(first) || json_tree_wide(first, &wide);
   bool texts = json_is_string(given) || json_is_string(first);
   if (!one && !texts && !json_is_array(first))
     return api_refuse(r, "prompt", "must be a text, texts, token ids, or lists of token ids");

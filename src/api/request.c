@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/json_tree.h"
 
 #define COMPLETION_TOKENS 16  // OpenAI's default of max_tokens for /v1/completions
 
@@ -159,14 +160,30 @@ static bool read_model(struct api_reader *r) {
   return true;
 }
 
-// Any 64 bits: negative seeds are as good as others.
+// The lowest 64 bits of a whole number of any length, as two's complement has them; false for any
+// other number.
+static bool low_bits(struct str text, uint64_t *out) {
+  bool negative = str_starts(text, STR("-"));
+  uint64_t bits = 0;
+  for (size_t i = negative; i < text.length; i++) {
+    if (text.data[i] < '0' || text.data[i] > '9') return false;
+    bits = bits * 10 + (uint64_t)(text.data[i] - '0');
+  }
+  *out = negative ? 0 - bits : bits;
+  return true;
+}
+
+// Any integer is a seed: of those beyond 64 bits the lowest 64 count.
 static bool read_seed(struct api_reader *r) {
   const json_t *seed = api_json_member(r->root, "seed");
+  uint64_t *out = &r->out->sampling.seed;
   char what[API_DESCRIPTION_MAX];
+  struct str wide;
   if (!seed) return true;
-  if (!json_is_integer(seed))
+  bool fits = json_tree_wide(seed, &wide) ? low_bits(wide, out) : json_is_integer(seed);
+  if (!fits)
     return api_refuse(r, "seed", "must be an integer, not %s", api_json_describe(seed, what));
-  r->out->sampling.seed = (uint64_t)json_integer_value(seed);
+  if (json_is_integer(seed)) *out = (uint64_t)json_integer_value(seed);
   r->out->seed_given = true;
   return true;
 }
@@ -231,7 +248,7 @@ static bool read_bias(struct api_reader *r) {
   json_t *given = api_json_member(r->root, "logit_bias");
   size_t count = json_object_size(given);
   if (!given) return true;
-  if (!json_is_object(given))
+  if (!api_json_is_object(given))
     return api_refuse(r, "logit_bias", "must be an object of token ids and biases");
   if (count > SAMPLING_BIAS_COUNT)
     return api_refuse(r, "logit_bias", "must hold at most %d tokens, not %zu", SAMPLING_BIAS_COUNT,
@@ -276,7 +293,7 @@ static bool read_logprobs(struct api_reader *r) {
 static bool read_stream_options(struct api_reader *r) {
   const json_t *options = api_json_member(r->root, "stream_options");
   if (!options) return true;
-  if (!json_is_object(options)) return api_refuse(r, "stream_options", "must be an object");
+  if (!api_json_is_object(options)) return api_refuse(r, "stream_options", "must be an object");
   if (!r->out->stream) return api_refuse(r, "stream_options", "needs \"stream\": true");
   return read_switch(r, options, "include_usage", "stream_options.include_usage",
                      &r->out->stream_usage);

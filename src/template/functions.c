@@ -26,10 +26,26 @@ static struct value is_kind(const struct arguments *a, enum value_kind kind) {
 KIND_TEST(undefined, VALUE_UNDEFINED)
 KIND_TEST(none, VALUE_NONE)
 KIND_TEST(boolean, VALUE_BOOL)
-KIND_TEST(integer, VALUE_INT)
-KIND_TEST(float, VALUE_FLOAT)
 KIND_TEST(string, VALUE_STRING)
 KIND_TEST(mapping, VALUE_DICT)
+
+// A wide number is what its text looks like.
+static bool is_wide_real(struct value v) {
+  return memchr(v.text.data, '.', v.text.length) || memchr(v.text.data, 'e', v.text.length) ||
+         memchr(v.text.data, 'E', v.text.length);
+}
+
+static struct value test_integer(struct render *r, const struct arguments *a) {
+  struct value v = a->values[0];
+  (void)r;
+  return value_bool(v.kind == VALUE_INT || (v.kind == VALUE_WIDE && !is_wide_real(v)));
+}
+
+static struct value test_float(struct render *r, const struct arguments *a) {
+  struct value v = a->values[0];
+  (void)r;
+  return value_bool(v.kind == VALUE_FLOAT || (v.kind == VALUE_WIDE && is_wide_real(v)));
+}
 
 static struct value test_defined(struct render *r, const struct arguments *a) {
   (void)r;
@@ -48,7 +64,7 @@ static struct value test_false(struct render *r, const struct arguments *a) {
 
 static struct value test_number(struct render *r, const struct arguments *a) {
   (void)r;
-  return value_bool(value_is_number(a->values[0]));
+  return value_bool(value_is_number(a->values[0]) || a->values[0].kind == VALUE_WIDE);
 }
 
 // As in Jinja: what has a length and items.  That includes dicts, strings and the undefined value.

@@ -209,6 +209,7 @@ void template_add_repr(struct render *r, struct value v) {
     case VALUE_BOOL: template_add_text(r, v.boolean ? "True" : "False"); break;
     case VALUE_INT:
     case VALUE_FLOAT: add_number(r, v); break;
+    case VALUE_WIDE: template_add(r, v.text); break;
     case VALUE_STRING:
       if (v.safe) template_add_text(r, "Markup(");
       add_string_repr(r, v.text);
@@ -365,6 +366,7 @@ static void add_json(struct render *r, struct value v, const struct json_style *
     case VALUE_BOOL: template_add_text(r, v.boolean ? "true" : "false"); break;
     case VALUE_INT: template_print(r, "%lld", (long long)v.integer); break;
     case VALUE_FLOAT: add_json_number(r, v.real); break;
+    case VALUE_WIDE: template_add(r, v.text); break;
     case VALUE_STRING: add_json_string(r, v.text, style->ensure_ascii); break;
     case VALUE_LIST:
     case VALUE_TUPLE: add_json_items(r, v.list, style, level); break;

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "template/internal.h"
 
 #define DICT_LINEAR_MAX 8u  // pairs up to which searching in order is faster than hashing
@@ -18,14 +19,14 @@
 static const char *const kind_names[VALUE_KINDS] = {
     [VALUE_UNDEFINED] = "Undefined", [VALUE_NONE] = "NoneType",
     [VALUE_BOOL] = "bool",           [VALUE_INT] = "int",
-    [VALUE_FLOAT] = "float",         [VALUE_STRING] = "str",
-    [VALUE_LIST] = "list",           [VALUE_TUPLE] = "tuple",
-    [VALUE_DICT] = "dict",           [VALUE_RANGE] = "range",
-    [VALUE_STREAM] = "generator",    [VALUE_VIEW] = "dict_view",
-    [VALUE_NAMESPACE] = "Namespace", [VALUE_FUNCTION] = "function",
-    [VALUE_MACRO] = "Macro",         [VALUE_LOOP] = "LoopContext",
-    [VALUE_CYCLER] = "Cycler",       [VALUE_JOINER] = "Joiner",
-    [VALUE_ABSENT] = "nothing",
+    [VALUE_FLOAT] = "float",         [VALUE_WIDE] = "large number",
+    [VALUE_STRING] = "str",          [VALUE_LIST] = "list",
+    [VALUE_TUPLE] = "tuple",         [VALUE_DICT] = "dict",
+    [VALUE_RANGE] = "range",         [VALUE_STREAM] = "generator",
+    [VALUE_VIEW] = "dict_view",      [VALUE_NAMESPACE] = "Namespace",
+    [VALUE_FUNCTION] = "function",   [VALUE_MACRO] = "Macro",
+    [VALUE_LOOP] = "LoopContext",    [VALUE_CYCLER] = "Cycler",
+    [VALUE_JOINER] = "Joiner",       [VALUE_ABSENT] = "nothing",
 };
 
 const char *template_kind_name(struct value v) { return kind_names[v.kind]; }
@@ -111,6 +112,7 @@ static bool same_key(struct value a, struct value b) {
   if (value_is_whole(a) && value_is_whole(b)) return value_whole(a) == value_whole(b);
   if (value_is_number(a) && value_is_number(b)) return value_real(a) == value_real(b);
   if (a.kind != b.kind) return false;
+  if (a.kind == VALUE_WIDE) return str_equal(a.text, b.text);
   if (a.kind == VALUE_NONE || a.kind == VALUE_UNDEFINED) return true;
   if (a.kind != VALUE_TUPLE) return a.list == b.list;  // one object
   if (a.list->count != b.list->count) return false;
@@ -121,7 +123,8 @@ static bool same_key(struct value a, struct value b) {
 
 // Equal keys must hash alike, whatever their kind: 1, 1.0 and true.
 static uint64_t hash_key(struct value v) {
-  if (v.kind == VALUE_STRING) return hash_bytes(v.text.data, v.text.length, 0);
+  if (v.kind == VALUE_STRING || v.kind == VALUE_WIDE)
+    return hash_bytes(v.text.data, v.text.length, 0);
   if (value_is_number(v)) {
     double d = value_real(v) + 0.0;  // one hash for 1, 1.0 and true, and for 0.0 and -0.0
     return hash_bytes(&d, sizeof d, 1);
@@ -230,6 +233,11 @@ static struct value from_json_string(struct render *r, const json_t *json) {
 struct value template_value_from_json(struct render *r, const json_t *json) {
   if (!template_enter(r)) return value_none();
   struct value v = value_none();
+  struct str wide;
+  if (json_tree_wide(json, &wide)) {
+    r->depth--;
+    return (struct value){.kind = VALUE_WIDE, .text = wide};
+  }
   switch (json_typeof(json)) {
     case JSON_OBJECT: v = from_json_object(r, (json_t *)json); break;
     case JSON_ARRAY: v = from_json_array(r, json); break;

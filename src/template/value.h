@@ -31,6 +31,7 @@ enum value_kind {
   VALUE_BOOL,
   VALUE_INT,
   VALUE_FLOAT,
+  VALUE_WIDE,  // a number beyond the two above (base/json_tree.h): printed, never computed with
   VALUE_STRING,
   VALUE_LIST,
   VALUE_TUPLE,
@@ -68,7 +69,7 @@ struct value {
     bool boolean;
     int64_t integer;
     double real;
-    struct str text;          // STRING and UNDEFINED; UTF-8
+    struct str text;          // STRING and UNDEFINED; UTF-8.  WIDE: the number as written
     const struct list *list;  // LIST, TUPLE
     const struct dict *dict;  // DICT, VIEW
     const struct range *range;

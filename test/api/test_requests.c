@@ -15,14 +15,15 @@
 
 #include "api/api.h"
 #include "base/file.h"
+#include "support/json_text.h"
 
 #define VOCABULARY 1000
 
 static void describe_json(const char *name, const json_t *value, struct buffer *out) {
   if (!value) return;
-  char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-  buffer_print(out, "%s %s\n", name, text);
-  free(text);
+  buffer_print(out, "%s ", name);
+  json_text_write(value, out);
+  buffer_add_char(out, '\n');
 }
 
 static void describe_prompts(const struct api_request *r, struct buffer *out) {

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <pthread.h>
 
+#include "base/json_tree.h"
 #include "template/internal.h"
 
 static const char variables_text[] =
@@ -16,7 +17,14 @@ static const char variables_text[] =
     " \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
     "\"content\": \"Ho\"}]}";
 
-static json_t *variables(void) { return json_loads(variables_text, 0, NULL); }
+// "wide" holds numbers that no machine number holds (base/json_tree.h).
+static json_t *variables(void) {
+  struct json_tree_fault fault;
+  json_t *v = json_loads(variables_text, 0, NULL);
+  json_object_set_new(
+      v, "wide", json_tree_read(STR("[18446744073709551615, -1E+400, {\"a\": 1e400}]"), &fault));
+  return v;
+}
 
 // Parses and renders; returns the error's text, or "" and the output.
 static const char *outcome(struct str source, struct template_text *out, struct error *e) {
@@ -370,6 +378,27 @@ static void test_texts(void **state) {
   expect_text("{% do namespace() %}x", "x");
 }
 
+static void test_wide_numbers(void **state) {
+  (void)state;
+  expect_text("{{ wide|tojson }}", "[18446744073709551615, -1E+400, {\"a\": 1e400}]");
+  expect_text("{{ wide[0] }} {{ wide }}",
+              "18446744073709551615 [18446744073709551615, -1E+400, {'a': 1e400}]");
+  expect_text("{{ wide[0] is number }} {{ wide[0] is integer }} {{ wide[0] is float }}",
+              "True True False");
+  expect_text("{{ wide[1] is number }} {{ wide[1] is integer }} {{ wide[1] is float }}",
+              "True False True");
+  expect_text("{{ wide[0] is string }} {{ wide[0] is mapping }} {{ wide[0] is iterable }}",
+              "False False False");
+  expect_text("{{ 'yes' if wide[0] }} {{ wide[0] == wide[0] }} {{ wide[0] == wide[1] }}",
+              "yes True False");
+  expect_text("{{ {wide[0]: 1}[wide[0]] }} {{ 'n: ' ~ wide[2].a }}", "1 n: 1e400");
+  expect_error("{{ wide[0] + 1 }}",
+               "chat template line 1: unsupported operand types for +: 'large number' and 'int'");
+  expect_error("{{ wide[0] < 1 }}",
+               "chat template line 1: '<' is not supported between instances of 'large number' and "
+               "'int'");
+}
+
 static void test_output_is_appended(void **state) {
   (void)state;
   struct error e;
@@ -394,6 +423,7 @@ int main(void) {
       cmocka_unit_test(test_failure_at_every_step),
       cmocka_unit_test(test_threads_share_a_template),
       cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_wide_numbers),
       cmocka_unit_test(test_output_is_appended),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
