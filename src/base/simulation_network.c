@@ -510,7 +510,7 @@ uint32_t simulation_stream_ready(const struct simulation_object *o) {
   if (e->state == END_CONNECTING) return 0;
   if (e->state == END_FAILED) return WORLD_READABLE | WORLD_WRITABLE | WORLD_BROKEN;
   return (e->arrived.length || e->peer_ended ? WORLD_READABLE : 0u) |
-         (room(e) || e->ended ? WORLD_WRITABLE : 0u) |
+         (room(e) || e->ended ? WORLD_WRITABLE : 0u) | (e->peer_ended ? WORLD_ENDED : 0u) |
          (e->ended && e->peer_ended ? WORLD_BROKEN : 0u);
 }
 
