@@ -180,8 +180,8 @@ bool file_make_folders(const struct world *w, const char *path, struct error *e)
     int result = world_make_folder(w, part);
     if (result == -EEXIST)
       result = is_folder(w, part) ? 0 : -ENOTDIR;
-    else if (result == 0)
-      result = sync_folder_of(w, part);
+    else if (result == 0 && (result = sync_folder_of(w, part)) < 0)
+      world_remove_folder(w, part);  // or a later call would find it and not sync it
     if (result < 0) return error_set_errno(e, -result, "cannot make the folder %s", part);
   }
   return true;

@@ -151,6 +151,7 @@ struct simulation *simulation_new(uint64_t seed, const struct simulation_options
 
 static void free_machine(struct simulation_machine *m) {
   simulation_process_close_all(&m->outside);
+  memory_free(m->outside.handles);
   simulation_disk_free(m);
   memory_free(m->name);
   memory_free(m);

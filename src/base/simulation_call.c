@@ -231,27 +231,29 @@ static int call_remove_folder(void *context, const char *path) {
   return (int)end(&c, c.result, 0, 0, path);
 }
 
-// The names are copied first: the function that is given them may change the folder.
+// The names are copied first: the function that is given them may change the folder.  The copy is
+// the process's, which may be killed at the end of the call.
 static int call_list(void *context, const char *path, world_list_function *each,
                      void *each_context) {
+  struct simulation *s = ((struct simulation_process *)context)->simulation;
+  const struct simulation_process *owner = s->owner;
   struct call c = begin(context, "list", SIMULATION_LIST, false);
-  struct simulation *s = c.process->simulation;
   struct simulation_node *n = c.result ? NULL : simulation_find(c.process, path, &c.result);
   if (n && !n->folder) c.result = -ENOTDIR;
   struct buffer names = {0};
   size_t count = n && n->folder ? n->seen_names.count : 0;
   uint64_t first = simulation_dice(s, count);  // in no order to rely on
+  const struct simulation_process *nobody = s->owner;
+  s->owner = owner;
   for (size_t i = 0; i < count; i++) {
     const char *name = n->seen_names.items[(first + i) % count].text;
     buffer_add(&names, name, strlen(name) + 1);
   }
+  s->owner = nobody;
   end(&c, c.result, count, 0, path);
   for (size_t at = 0; at < names.length; at += strlen(names.data + at) + 1)
     if (!each(each_context, names.data + at)) break;
-  const void *owner = s->owner;
-  s->owner = NULL;
   buffer_clear(&names);
-  s->owner = owner;
   return c.result;
 }
 
