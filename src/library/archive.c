@@ -14,6 +14,9 @@
 #include "base/file.h"
 #include "library/internal.h"
 
+#define MODELS_MAX 100       // of one archive; more are not looked at
+#define NAME_BYTES_MAX 4096  // of one of them in the archive
+
 bool library_is_archive(const char *file_name) {
   size_t n = strlen(file_name);
   return n > 4 &&
@@ -47,15 +50,27 @@ static bool write_piece(void *context, const uint8_t *data, size_t length, struc
   return library_report(o->pull, o->what, o->done, o->total, e);
 }
 
+// Whether the entry may be a model: only such names are copied.
+static bool may_be_model(struct str name) {
+  struct str end = STR(".gguf");
+  return name.length > end.length && name.length <= NAME_BYTES_MAX &&
+         strncasecmp(name.data + name.length - end.length, end.data, end.length) == 0;
+}
+
 // The model's entry; -1 with an error.
 static int pick_entry(const struct library_zip *z, const char *name, struct arena *memory,
                       struct error *e) {
-  struct library_candidate *list = arena_new(memory, ((size_t)z->count + 1) * sizeof *list);
-  for (int i = 0; i < z->count; i++) {
-    list[i].path = arena_copy(memory, z->entries[i].name.data, z->entries[i].name.length);
-    list[i].bytes = z->entries[i].size;
+  int entries[MODELS_MAX], count = 0;
+  struct library_candidate list[MODELS_MAX] = {0};
+  for (int i = 0; i < z->count && count < MODELS_MAX; i++) {
+    struct str entry = z->entries[i].name;
+    if (!may_be_model(entry)) continue;
+    list[count].path = arena_copy(memory, entry.data, entry.length);
+    list[count].bytes = z->entries[i].size;
+    entries[count++] = i;
   }
-  return library_pick(list, z->count, NULL, name, NULL, e);
+  int chosen = library_pick(list, count, NULL, name, NULL, e);
+  return chosen < 0 ? -1 : entries[chosen];
 }
 
 // Unpacks to a name of its own and renames when all is well, so that model.gguf is never half

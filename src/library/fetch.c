@@ -49,8 +49,7 @@ struct download {
   struct error *e;  // where a callback leaves its reason
   bool failed;      // it did
 
-  struct buffer *text;   // a document: where the body goes; else NULL
-  size_t before, limit;  // its length at first; the bytes that may be added
+  struct library_text *text;  // a document: where the body goes; else NULL
 
   char part[PATH_MAX], from[PATH_MAX];
   int file;        // .part; -1 = not open
@@ -60,6 +59,7 @@ struct download {
   uint64_t total;  // of the whole file, 0 = unknown
   char validator[LIBRARY_VALIDATOR_MAX];  // first line of .part.from
   bool resumed;                           // the file is made of bytes from more than one attempt
+  bool unsure;                            // a sync failed: bytes behind `safe` may be lost
   bool restart;                           // .part turned out to be of no use: ask for everything
   uint64_t progress_ns;                   // time of the last call of the progress function
   uint64_t checkpoint_ns;                 // time of the last checkpoint
@@ -248,10 +248,12 @@ static void read_note(struct download *d) {
   buffer_clear(&text);
 }
 
-// After this a power cut costs no byte that is there now.
+// After this a power cut costs no byte that is there now.  A sync that failed is not tried again:
+// the system may have forgotten the bytes, and the next one would say that all is well.
 static bool checkpoint(struct download *d, struct error *e) {
   if (d->done == d->safe) return true;
-  int result = world_sync(d->world, d->file);
+  int result = d->unsure ? -EIO : world_sync(d->world, d->file);
+  d->unsure = result < 0;
   if (result < 0) return error_set_errno(e, -result, "cannot write %s", d->part);
   return note(d, d->done, e);
 }
@@ -332,13 +334,10 @@ static bool on_file_data(void *context, struct str bytes) {
 static bool on_text_data(void *context, struct str bytes) {
   struct download *d = context;
   if (!is_wanted(d->reply.status)) return true;
-  if (d->text->length - d->before + bytes.length > d->limit) {
-    error_set(d->e, ERROR_INPUT, "%s: the answer has more than %zu bytes", d->shown_url, d->limit);
-    d->failed = true;
-    return false;
-  }
-  buffer_add_str(d->text, bytes);
-  return true;
+  if (library_text_add(d->text, bytes) == bytes.length) return true;
+  d->failed = true;
+  return error_set(d->e, ERROR_INPUT, "%s: the answer has more than %zu bytes", d->shown_url,
+                   d->text->limit);
 }
 
 // Tells the caller how far we are; false when it wants to stop.
@@ -394,8 +393,15 @@ static enum library_transfer_end attempt(struct download *d, char said[LIBRARY_S
   return d->request->get(&transfer, said);
 }
 
+// The line for a person, unless a callback has left one.
+static bool fail_attempt(struct download *d, enum library_transfer_end end, const char *said) {
+  if (d->failed) return false;
+  if (end != TRANSFER_DONE) return fail_transfer(d, end, said);
+  return is_wanted(d->reply.status) ? fail_range(d) : fail_status(d, d->reply.status);
+}
+
 // One attempt: documents are small, and the person waits for them.
-bool library_fetch_text(const struct library_fetch *request, size_t limit, struct buffer *out,
+bool library_fetch_text(const struct library_fetch *request, struct library_text *out,
                         struct error *e) {
   struct download *d = memory_new(sizeof *d);  // two paths long: too much for a small stack
   char said[LIBRARY_SAID_MAX];
@@ -403,14 +409,11 @@ bool library_fetch_text(const struct library_fetch *request, size_t limit, struc
   bool done = begin(d, request, e);
   if (done) {
     d->text = out;
-    d->before = before;
-    d->limit = limit;
     enum library_transfer_end end = attempt(d, said);
     done = end == TRANSFER_DONE && is_wanted(d->reply.status);
-    if (!done && !d->failed)
-      end == TRANSFER_DONE ? fail_status(d, d->reply.status) : fail_transfer(d, end, said);
+    if (!done) fail_attempt(d, end, said);
   }
-  if (!done && out->length > before) out->data[out->length = before] = 0;
+  if (!done) out->data[out->length = before] = 0;
   memory_free(d);
   return done;
 }
@@ -483,13 +486,6 @@ static enum step judge(struct download *d, enum library_transfer_end end, bool r
   return d->total > d->done ? STEP_MORE : STEP_ANEW;
 }
 
-// The line for a person, unless a callback has left one.
-static bool fail_attempt(struct download *d, enum library_transfer_end end, const char *said) {
-  if (d->failed) return false;
-  if (end != TRANSFER_DONE) return fail_transfer(d, end, said);
-  return is_wanted(d->reply.status) ? fail_range(d) : fail_status(d, d->reply.status);
-}
-
 // .part becomes complete, or false with an error; .part then stays for the next run.
 static bool fill_part(struct download *d) {
   int wait = FIRST_WAIT_MS, restarts = 0;
@@ -548,11 +544,11 @@ bool library_fetch_file(const struct library_fetch *request, char *sha256_out, s
   char digest[65];
   assert(request->path);
   bool opened = begin(d, request, e) && open_part(d);
-  bool done = opened && fetch_checked(d, digest) &&
-              file_publish(d->world, d->file, d->part, request->path, e);
+  bool whole = opened && fetch_checked(d, digest);
+  bool done = whole && file_publish(d->world, d->file, d->part, request->path, e);
   if (done) world_remove(d->world, d->from);
-  if (opened && !done && d->done) checkpoint(d, NULL);
-  if (opened && !done && !d->done) drop_part(d);
+  if (opened && !whole && d->done) checkpoint(d, NULL);
+  if (opened && !whole && !d->done) drop_part(d);
   if (d->file >= 0) world_close(d->world, d->file);
   if (done && sha256_out) memcpy(sha256_out, digest, sizeof digest);
   memory_free(d);

@@ -87,6 +87,7 @@ struct library_candidate {
 // an error that lists what there is. `others`: the ones left, for a note; may be NULL.
 int library_pick(const struct library_candidate *list, int count, const char *wanted,
                  const char *where, struct buffer *others, struct error *e);
+#define LIBRARY_CANDIDATES_MAX 10000  // of one repository or archive; more are not looked at
 
 // ---- sources.c
 
@@ -112,12 +113,22 @@ void library_plan_clear(struct library_plan *plan);
 
 // ---- process.c
 
+// Text from outside that is as long as others like, up to a limit: its memory is asked for at once,
+// and refused with an error.
+struct library_text {
+  char *data;  // owned; `limit` + 1 bytes, of which only those in use cost memory; ends in NUL
+  size_t length, limit;  // bytes
+};
+bool library_text_open(struct library_text *t, size_t limit, const char *for_what, struct error *e);
+// Adds what has room and returns how much that was.
+size_t library_text_add(struct library_text *t, struct str bytes);
+void library_text_close(struct library_text *t);  // a zeroed one is fine
+
 struct library_program {
   const char *const *argv;   // ends in NULL; [0] is looked for in PATH
   const char *const *extra;  // "NAME=value", ends in NULL: added to the environment; NULL = none
-  size_t limit;              // bytes kept of each of the two outputs; the rest is dropped
-  struct buffer *out, *complaints;  // what it prints on its output and error output
-  bool (*go_on)(void *context);     // asked ten times a second; false stops it; NULL = no question
+  struct library_text *out, *complaints;  // what it prints; what has no room is dropped
+  bool (*go_on)(void *context);  // asked ten times a second; false stops it; NULL = no question
   void *context;
 };
 // Runs it to its end, without input.  *status: exit status, or 128 + signal.  ERROR_MISSING: there
@@ -144,8 +155,8 @@ struct library_fetch {
 // NULL) gets its digest.  Errors name the URL and the reason: no network, HTTP status, disk full,
 // digest mismatch (the file is then removed).
 bool library_fetch_file(const struct library_fetch *request, char *sha256_out, struct error *e);
-// A small document appended to *out; more than `limit` bytes are an error.
-bool library_fetch_text(const struct library_fetch *request, size_t limit, struct buffer *out,
+// A small document, added to *out; one that has no room there is an error.
+bool library_fetch_text(const struct library_fetch *request, struct library_text *out,
                         struct error *e);
 
 // ---- digest.c
@@ -170,8 +181,8 @@ struct library_zip_entry {
 struct library_zip {
   const uint8_t *bytes;  // borrowed
   size_t length;
-  struct library_zip_entry
-      *entries;  // [count], owned; every range was checked to lie inside `bytes`
+  struct library_zip_entry *entries;  // [count], owned; every range lies inside `bytes`
+  size_t entries_bytes;               // of memory_try_big
   int count;
 };
 // Reads the table of contents; bytes must outlive the result.

@@ -132,6 +132,11 @@ bool library_manifest_read(const struct world *w, const char *folder, const char
   return done;
 }
 
+static int add_text(const char *text, size_t length, void *out) {
+  buffer_add(out, text, length);
+  return 0;
+}
+
 // Atomic, because the presence of this file is what makes the folder a model.
 bool library_manifest_write(const struct world *w, const char *folder,
                             const struct library_model *m, struct error *e) {
@@ -140,14 +145,14 @@ bool library_manifest_write(const struct world *w, const char *folder,
   json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", m->name, "file",
                            library_last_part(m->path), "source", m->source, "sha256", m->sha256,
                            "bytes", (json_int_t)m->bytes, "pulled_ms", (json_int_t)m->pulled_ms);
-  char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  struct buffer path = {0}, text = {0};
+  bool done = root && json_dump_callback(root, add_text, &text, JSON_INDENT(2)) == 0;
   json_decref(root);
-  if (!text) return error_set(e, ERROR_INPUT, "the source \"%s\" is not valid UTF-8", m->source);
-  struct buffer path = {0};
+  if (!done) error_set(e, ERROR_INPUT, "the source \"%s\" is not valid UTF-8", m->source);
   buffer_print(&path, "%s/" MANIFEST, folder);
-  bool done = file_write_atomic(w, path.data, str_of(text), e);
+  done = done && file_write_atomic(w, path.data, buffer_str(&text), e);
   buffer_clear(&path);
-  memory_free(text);
+  buffer_clear(&text);
   return done;
 }
 

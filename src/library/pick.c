@@ -13,6 +13,9 @@
 
 #include "library/internal.h"
 
+#define NAMED_MAX 40        // files that a message lists
+#define NAME_SHOWN_MAX 100  // bytes of each name
+
 static const char *const TYPES[] = {"Q8_0", "Q4_0", "Q4_1", "F16", "BF16", "F32"};  // best first
 
 // Whether the word stands in the text by itself: "x.f16.gguf" has F16, "x.bf16.gguf" has not.
@@ -43,11 +46,17 @@ static bool is_gguf(const char *path) {
   return n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
 
+// Names as many as a person reads.
 static void list_files(const struct library_candidate *list, int count, int but,
                        struct buffer *out) {
-  for (int i = 0; i < count; i++)
-    if (i != but && is_gguf(list[i].path))
-      buffer_print(out, "%s%s", out->length ? ", " : "", library_last_part(list[i].path));
+  int named = 0;
+  for (int i = 0; i < count; i++) {
+    if (i == but || !is_gguf(list[i].path)) continue;
+    if (named++ < NAMED_MAX)
+      buffer_print(out, "%s%.*s", out->length ? ", " : "", NAME_SHOWN_MAX,
+                   library_last_part(list[i].path));
+  }
+  if (named > NAMED_MAX) buffer_print(out, " and %d more", named - NAMED_MAX);
 }
 
 // The only whole GGUF, or the best of those that name a type we read; -1 when there is none.

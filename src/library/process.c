@@ -44,6 +44,27 @@ static const char *const *environment_with(struct arena *memory, const char *con
   return all;
 }
 
+bool library_text_open(struct library_text *t, size_t limit, const char *for_what,
+                       struct error *e) {
+  char *data = memory_try_big(limit + 1, for_what, e);
+  if (!data) return false;
+  *t = (struct library_text){data, 0, limit};
+  return true;
+}
+
+size_t library_text_add(struct library_text *t, struct str bytes) {
+  assert(t->data && t->length <= t->limit);
+  size_t room = t->limit - t->length, n = bytes.length < room ? bytes.length : room;
+  if (n) memcpy(t->data + t->length, bytes.data, n);
+  t->length += n;
+  return n;
+}
+
+void library_text_close(struct library_text *t) {
+  memory_free_big(t->data, t->limit + 1);
+  *t = (struct library_text){0};
+}
+
 static void drop(struct running *r, int *handle) {
   if (*handle >= 0) world_close(r->world, *handle);
   *handle = -1;
@@ -76,7 +97,7 @@ static int start(struct running *r, const char *const *argv, const char *const *
 }
 
 // Takes what the pipe holds; closes it at its end.
-static void drain(struct running *r, int *pipe, size_t limit, struct buffer *into) {
+static void drain(struct running *r, int *pipe, struct library_text *into) {
   char piece[PIECE];
   int64_t n = world_read(r->world, *pipe, piece, sizeof piece);
   if (n == -EAGAIN) return;
@@ -85,8 +106,7 @@ static void drain(struct running *r, int *pipe, size_t limit, struct buffer *int
     drop(r, pipe);
     return;
   }
-  size_t room = limit > into->length ? limit - into->length : 0;
-  buffer_add(into, piece, (size_t)n < room ? (size_t)n : room);
+  library_text_add(into, (struct str){piece, (size_t)n});
 }
 
 // Until both pipes have ended; false when the caller wants to stop, or the wait fails.
@@ -98,7 +118,7 @@ static bool read_both(struct running *r, const struct library_program *p) {
     if (n < 0) return false;
     for (int i = 0; i < n; i++) {
       int *pipe = ready[i].data;
-      drain(r, pipe, p->limit, pipe == &r->pipes[0][0] ? p->out : p->complaints);
+      drain(r, pipe, pipe == &r->pipes[0][0] ? p->out : p->complaints);
     }
   }
   return true;

@@ -49,7 +49,9 @@ static bool take_free_name(struct publishing *p) {
   }
   if (!rename_path(p, p->publication->folder, p->place)) return false;
   library_remove_folder(w, away, NULL);
-  return true;
+  if (library_sync_folders(w, p->place, p->e)) return true;
+  world_rename(w, p->place, p->publication->folder);  // it has its name and may lose it
+  return false;
 }
 
 // Everything but the manifest moves over; files of the same name there are replaced.
@@ -68,22 +70,35 @@ static bool move_files(struct publishing *p, const char *model, const char *new_
   return done;
 }
 
+// The new manifest could not be written, or has its name and may lose it: then the old one is
+// written again, so that what is listed lasts.
+static bool take_back(struct publishing *p, const struct library_model *old) {
+  struct library_model there;
+  const struct world *w = p->library->world;
+  if (!library_manifest_read(w, p->place, old->name, &there, NULL)) return false;
+  if (strcmp(there.path, old->path) != 0) library_manifest_write(w, p->place, old, NULL);
+  library_model_clear(&there);
+  return false;
+}
+
 // The new files first, so that the manifest never names one that a power cut could take.
 static bool replace(struct publishing *p, const struct library_model *fresh) {
   const struct world *w = p->library->world;
   const char *file = library_last_part(fresh->path);
   const char *dot = strrchr(file, '.');
-  struct library_model m = *fresh;
+  struct library_model m = *fresh, old;
   assert(dot && library_model_file(file));
   const char *new_name =
       arena_print(&p->memory, "%.*s-%.16s%s", (int)(dot - file), file, fresh->sha256, dot);
   m.path = arena_print(&p->memory, "%s/%s", p->place, new_name);
-  if (!move_files(p, file, new_name) || !library_sync_folders(w, p->place, p->e) ||
-      !library_manifest_write(w, p->place, &m, p->e))
-    return false;
+  if (!move_files(p, file, new_name) || !library_sync_folders(w, p->place, p->e)) return false;
+  if (!library_manifest_read(w, p->place, m.name, &old, p->e)) return false;
+  bool done = library_manifest_write(w, p->place, &m, p->e) || take_back(p, &old);
+  library_model_clear(&old);
+  if (!done) return false;
   library_thin_folder(w, p->place, library_belongs_to_model, new_name, NULL);
   library_remove_folder(w, p->publication->folder, NULL);
-  return true;
+  return library_sync_folders(w, p->place, p->e);
 }
 
 // Whether the name is free, or may be taken over (*taken).  What cannot be read now may be
@@ -109,10 +124,11 @@ static bool place_folder(struct publishing *p, struct library_model *out) {
   if (!look_at_place(p, &taken) ||
       !library_manifest_read(s->world, p->publication->folder, p->publication->name, &fresh, p->e))
     return false;
+  // What is removed must not come back after a power cut, when the folder has its new name.
   bool done = library_thin_folder(s->world, p->publication->folder, library_belongs_to_model,
                                   library_last_part(fresh.path), p->e) &&
+              library_sync_folders(s->world, p->publication->folder, p->e) &&
               (taken ? replace(p, &fresh) : take_free_name(p)) &&
-              library_sync_folders(s->world, s->models, p->e) &&
               library_manifest_read(s->world, p->place, p->publication->name, out, p->e);
   library_model_clear(&fresh);
   return done;

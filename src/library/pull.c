@@ -395,6 +395,14 @@ static bool drop_manifest(struct pulling *p) {
          error_set_errno(p->e, -result, "cannot remove %s", path);
 }
 
+// When the sync fails at its end, the manifest has its name and may lose it again.  So it goes, for
+// the next run would take it as it is.
+static bool write_manifest(struct pulling *p, const struct library_model *m) {
+  if (library_manifest_write(p->world, p->folder, m, p->e)) return true;
+  world_remove(p->world, arena_print(&p->memory, "%s/model.json", p->folder));
+  return false;
+}
+
 // From nothing, or from what an earlier run left, to a folder with a manifest.
 static bool fill_folder(struct pulling *p, char name[96]) {
   struct library_plan plan;
@@ -406,8 +414,7 @@ static bool fill_folder(struct pulling *p, char name[96]) {
   take_back_model(p, &plan);
   bool done = check_name_early(p, &plan) && get_file(p, &plan) &&
               make_model(p, &plan, &path, &named) && describe(p, &plan, path, named, &m) &&
-              check_model(p, path, named) && check_name(p, m.name) &&
-              library_manifest_write(p->world, p->folder, &m, p->e);
+              check_model(p, path, named) && check_name(p, m.name) && write_manifest(p, &m);
   if (done) memcpy(name, m.name, sizeof m.name);
   library_plan_clear(&plan);
   return done;

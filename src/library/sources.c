@@ -22,9 +22,8 @@
 #define HUB "https://huggingface.co"
 #define HUB_LIST_MAX (16u << 20)   // bytes of a repository's list of files
 #define PIP_REPORT_MAX (8u << 20)  // bytes of pip's report
-#define REPOSITORY_FILES_MAX 10000
-#define SOURCE_MAX 8000      // bytes of a source; a manifest holds it
-#define NAME_MAX_LENGTH 200  // of a package, owner or repository
+#define SOURCE_MAX 8000            // bytes of a source; a manifest holds it
+#define NAME_MAX_LENGTH 200        // of a package, owner or repository
 
 static char *copy_text(struct library_plan *plan, const char *text) {
   return arena_copy(&plan->memory, text, strlen(text));
@@ -36,6 +35,10 @@ static char *copy_text(struct library_plan *plan, const char *text) {
 struct hub_name {
   char *owner, *repository, *file;
 };
+
+static bool is_hex_digest(const char *text) {
+  return strlen(text) == 64 && strspn(text, "0123456789abcdefABCDEF") == 64;
+}
 
 static bool is_plain_word(const char *text) {
   size_t length = strlen(text);
@@ -72,19 +75,19 @@ static void add_url_path(struct buffer *out, const char *text) {
 }
 
 // The hub's list, [{"type": "file", "path", "size", "lfs": {"oid": SHA-256}}, …] → candidates;
-// their number.
-static int read_hub_list(json_t *root, struct library_plan *plan, struct library_candidate *out) {
+// their number.  Paths stay the document's.
+static int read_hub_list(json_t *root, struct library_candidate *out) {
   int count = 0;
   size_t i;
   json_t *row;
   json_array_foreach(root, i, row) {
     const char *path = json_string_value(json_object_get(row, "path"));
     const char *digest = json_string_value(json_object_get(json_object_get(row, "lfs"), "oid"));
-    if (!path || count == REPOSITORY_FILES_MAX) continue;
+    if (!path || count == LIBRARY_CANDIDATES_MAX) continue;
     struct library_candidate *c = &out[count++];
-    c->path = copy_text(plan, path);
+    c->path = path;
     c->bytes = (uint64_t)json_integer_value(json_object_get(row, "size"));
-    if (digest && strlen(digest) == 64) memcpy(c->sha256, digest, 65);
+    if (digest && is_hex_digest(digest)) memcpy(c->sha256, digest, 65);
   }
   return count;
 }
@@ -108,15 +111,18 @@ static void plan_hub_file(struct library_plan *plan, const struct hub_name *name
 static bool pick_hub_file(struct library_plan *plan, const struct hub_name *name, const char *hub,
                           json_t *root, struct error *e) {
   size_t rows = json_array_size(root);
-  size_t most = rows < REPOSITORY_FILES_MAX ? rows : REPOSITORY_FILES_MAX;
-  struct library_candidate *list = arena_new(&plan->memory, (most + 1) * sizeof *list);
+  size_t most = rows < LIBRARY_CANDIDATES_MAX ? rows : LIBRARY_CANDIDATES_MAX;
+  size_t bytes = (most + 1) * sizeof(struct library_candidate);
+  struct library_candidate *list = memory_try_big(bytes, "the list of a hub's files", e);
+  if (!list) return false;
   struct buffer where = {0}, others = {0};
   buffer_print(&where, "hf:%s/%s", name->owner, name->repository);
-  int count = read_hub_list(root, plan, list);
+  int count = read_hub_list(root, list);
   int chosen = library_pick(list, count, name->file, where.data, &others, e);
   if (chosen >= 0) plan_hub_file(plan, name, hub, &list[chosen]);
   if (chosen >= 0 && others.length && !name->file)
     buffer_print(&plan->note, "taking %s; also there: %s", plan->file_name, others.data);
+  memory_free_big(list, bytes);
   buffer_clear(&where);
   buffer_clear(&others);
   return chosen >= 0;
@@ -132,20 +138,22 @@ static bool plan_hub(const struct library *s, const struct library_pull *pull, c
   char *hub = copy_text(plan, set && set[0] ? set : HUB);
   for (size_t n = strlen(hub); n && hub[n - 1] == '/'; n--) hub[n - 1] = 0;
   if (token && token[0]) plan->token = copy_text(plan, token);
-  struct buffer url = {0}, text = {0};
+  struct buffer url = {0};
+  struct library_text text;
+  if (!library_text_open(&text, HUB_LIST_MAX, "the list of a hub's files", e)) return false;
   buffer_print(&url, "%s/api/models/%s/%s/tree/main?recursive=true", hub, name.owner,
                name.repository);
   struct library_fetch request = {
       .world = s->world, .get = s->get, .url = url.data, .token = plan->token};
-  bool done = library_fetch_text(&request, HUB_LIST_MAX, &text, e);
-  json_t *root = done ? json_loadb(text.data ? text.data : "", text.length, 0, NULL) : NULL;
+  bool done = library_fetch_text(&request, &text, e);
+  json_t *root = done ? json_loadb(text.data, text.length, 0, NULL) : NULL;
   if (done && !json_is_array(root))
     done = error_set(e, ERROR_INPUT,
                      "%s did not answer with a list of files; is HF_ENDPOINT a hub?", hub);
   done = done && pick_hub_file(plan, &name, hub, root, e);
   json_decref(root);
   buffer_clear(&url);
-  buffer_clear(&text);
+  library_text_close(&text);
   return done;
 }
 
@@ -280,8 +288,8 @@ static const char *const NO_CONNECTION[] = {
 };
 
 // pip's last complaint, without its "ERROR: "; a missing pip module is told apart by the caller.
-static struct str last_complaint(const struct buffer *complaints) {
-  struct str best = STR(""), text = buffer_str(complaints);
+static struct str last_complaint(const struct library_text *complaints) {
+  struct str best = STR(""), text = {complaints->data, complaints->length};
   while (text.length) {
     const char *newline = memchr(text.data, '\n', text.length);
     size_t length = newline ? (size_t)(newline - text.data) : text.length;
@@ -296,9 +304,9 @@ static struct str last_complaint(const struct buffer *complaints) {
 
 // What a pip that failed meant.  Its own last line says "no matching distribution" in nearly every
 // case, so what it complained about before is looked through first.
-static bool explain_pip(const char *pip, const char *package, const struct buffer *complaints,
+static bool explain_pip(const char *pip, const char *package, const struct library_text *complaints,
                         struct error *e) {
-  const char *text = complaints->data ? complaints->data : "";
+  const char *text = complaints->data;
   struct str said = last_complaint(complaints);
   if (strstr(text, "No module named pip")) return error_set(e, ERROR_MISSING, "%s has no pip", pip);
   if (strstr(text, "no such option"))
@@ -318,7 +326,7 @@ static bool wants_on(void *context) { return library_report(context, "asking pip
 
 // Runs one pip.  ERROR_MISSING: there is no such pip, try the next one.
 static bool run_pip(const struct world *w, const struct library_pull *pull, const char *const *pip,
-                    const char *package, struct buffer *report, struct error *e) {
+                    const char *package, struct library_text *report, struct error *e) {
   const char *argv[COUNT_OF(PIP_OPTIONS) + 6];
   const char *extra[] = {"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_BREAK_SYSTEM_PACKAGES=1",
                          NULL};  // it installs nothing
@@ -328,21 +336,22 @@ static bool run_pip(const struct world *w, const struct library_pull *pull, cons
   for (size_t i = 0; i < COUNT_OF(PIP_OPTIONS); i++) argv[n++] = PIP_OPTIONS[i];
   argv[n++] = package;
   argv[n] = NULL;
-  struct buffer complaints = {0};
-  struct library_program program = {argv,        extra,    PIP_REPORT_MAX,         report,
+  struct library_text complaints;
+  if (!library_text_open(&complaints, PIP_REPORT_MAX, "what pip says", e)) return false;
+  struct library_program program = {argv,        extra,    report,
                                     &complaints, wants_on, (void *)(uintptr_t)pull};
   bool done = library_run_program(w, &program, &status, e);
   if (done && status != 0) done = explain_pip(argv[0], package, &complaints, e);
-  buffer_clear(&complaints);
+  library_text_close(&complaints);
   return done;
 }
 
 // A python3 without pip is no reason to give up: pip3 may belong to another one.
 static bool ask_pip(const struct world *w, const struct library_pull *pull, const char *package,
-                    struct buffer *report, struct error *e) {
+                    struct library_text *report, struct error *e) {
   struct error each = {0};
   for (size_t i = 0; i < COUNT_OF(PIPS); i++) {
-    buffer_clear(report);
+    report->data[report->length = 0] = 0;
     if (run_pip(w, pull, PIPS[i], package, report, &each)) return true;
     if (each.kind == ERROR_MISSING) continue;
     return error_set(e, each.kind, "%s", each.text);
@@ -354,9 +363,9 @@ static bool ask_pip(const struct world *w, const struct library_pull *pull, cons
 
 // pip's report, {"install": [{"download_info": {"url", "archive_info": {"hashes": {"sha256"}}},
 // "metadata": …}]}.
-static bool read_report(struct library_plan *plan, const struct buffer *report, const char *package,
-                        struct error *e) {
-  json_t *root = json_loadb(report->data ? report->data : "", report->length, 0, NULL);
+static bool read_report(struct library_plan *plan, const struct library_text *report,
+                        const char *package, struct error *e) {
+  json_t *root = json_loadb(report->data, report->length, 0, NULL);
   json_t *first = json_array_get(json_object_get(root, "install"), 0);
   json_t *download = json_object_get(first, "download_info");
   const char *url = json_string_value(json_object_get(download, "url"));
@@ -371,7 +380,7 @@ static bool read_report(struct library_plan *plan, const struct buffer *report, 
     bool local = strncmp(url, "file://", 7) == 0;
     if (local) decode_percent(copy);
     *(local ? &plan->path : &plan->url) = local ? copy + 7 : copy;
-    if (digest && strlen(digest) == 64) plan->sha256 = copy_text(plan, digest);
+    if (digest && is_hex_digest(digest)) plan->sha256 = copy_text(plan, digest);
     if (version && !strstr(plan->source, "=="))
       plan->source = arena_print(&plan->memory, "%s==%s", plan->source, version);
   } else {
@@ -387,9 +396,10 @@ static bool plan_package(const struct library *s, const struct library_pull *pul
                          struct library_plan *plan, struct error *e) {
   if (!is_package(rest))
     return error_set(e, ERROR_INPUT, "pypi:%s: write pypi:NAME or pypi:NAME==VERSION", rest);
-  struct buffer report = {0};
+  struct library_text report;
+  if (!library_text_open(&report, PIP_REPORT_MAX, "pip's report", e)) return false;
   bool done = ask_pip(s->world, pull, rest, &report, e) && read_report(plan, &report, rest, e);
-  buffer_clear(&report);
+  library_text_close(&report);
   if (done && !library_is_archive(plan->file_name))
     return error_set(e, ERROR_UNSUPPORTED, "pypi:%s is not a wheel but %s, which holds no model",
                      rest, plan->file_name);

@@ -181,7 +181,9 @@ bool library_zip_open(struct library_zip *z, const uint8_t *bytes, size_t length
     return error_set(e, ERROR_INPUT,
                      "the zip file claims %llu entries, more than it can hold or Motley reads",
                      (unsigned long long)d.count);
-  z->entries = memory_new((size_t)d.count * sizeof *z->entries);
+  z->entries_bytes = (size_t)d.count * sizeof *z->entries;
+  z->entries = memory_try_big(z->entries_bytes, "the table of contents of a zip file", e);
+  if (!z->entries) return false;
   uint64_t at = d.offset;
   for (; z->count < (int)d.count; z->count++) {
     if (read_record(z, &d, &at, &z->entries[z->count])) continue;
@@ -194,7 +196,7 @@ bool library_zip_open(struct library_zip *z, const uint8_t *bytes, size_t length
 }
 
 void library_zip_close(struct library_zip *z) {
-  memory_free(z->entries);
+  memory_free_big(z->entries, z->entries_bytes);
   *z = (struct library_zip){0};
 }
 
@@ -243,9 +245,18 @@ static int inflate_piece(z_stream *stream, const uint8_t *end, uint8_t *output) 
   return inflate(stream, Z_NO_FLUSH);
 }
 
+static voidpf take_memory(voidpf context, uInt count, uInt size) {
+  (void)context;
+  return memory_new((size_t)count * size);
+}
+static void return_memory(voidpf context, voidpf block) {
+  (void)context;
+  memory_free(block);
+}
+
 // The stream must end exactly with its data: bytes behind it are as suspect as missing ones.
 static bool inflate_all(struct unpacking *u, const uint8_t *data, struct error *e) {
-  z_stream stream = {.next_in = data};
+  z_stream stream = {.next_in = data, .zalloc = take_memory, .zfree = return_memory};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
     return error_set(e, ERROR_MEMORY, "not enough memory to unpack a zip file");
   uint8_t *output = memory_new(OUTPUT_BYTES);

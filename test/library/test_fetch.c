@@ -147,16 +147,17 @@ static void put_part(const struct download *d, const void *data, size_t size,
   put_file(d->from, note, strlen(note));
 }
 
-static bool fetch_text(const char *url, size_t limit, struct buffer *out, struct error *e) {
+static bool fetch_text(const char *url, struct library_text *out, struct error *e) {
   struct library_fetch request = {.world = world_real(), .get = library_curl_get, .url = url};
-  return library_fetch_text(&request, limit, out, e);
+  return library_fetch_text(&request, out, e);
 }
 
 // Everything that was asked so far.
-static void read_log(const struct fixture *f, struct buffer *log) {
+static void read_log(const struct fixture *f, struct library_text *log) {
   char url[64];
   snprintf(url, sizeof url, "http://127.0.0.1:%d/log", f->port);
-  assert_true(fetch_text(url, 1 << 20, log, NULL));
+  assert_true(library_text_open(log, 1 << 20, "a test", NULL));
+  assert_true(fetch_text(url, log, NULL));
 }
 
 // ---- whole files
@@ -180,11 +181,11 @@ static void a_broken_connection_goes_on_where_it_stopped(void **state) {
   prepare(&d, *state, "drop/100000/30000");
   assert_true(fetch(&d));
   expect_file(&d, 100000, 0);
-  struct buffer log = {0};
+  struct library_text log;
   read_log(*state, &log);
   assert_non_null(strstr(log.data, "/drop/100000/30000|bytes=30000-|\"v0\"|"));
   assert_non_null(strstr(log.data, "/drop/100000/30000|bytes=90000-|\"v0\"|"));
-  buffer_clear(&log);
+  library_text_close(&log);
 }
 
 static void a_date_names_the_version_too(void **state) {
@@ -192,10 +193,10 @@ static void a_date_names_the_version_too(void **state) {
   prepare(&d, *state, "dated/50000");
   assert_true(fetch(&d));
   expect_file(&d, 50000, 0);
-  struct buffer log = {0};
+  struct library_text log;
   read_log(*state, &log);
   assert_non_null(strstr(log.data, "/dated/50000|bytes=25000-|Mon, 02 Nov 2026 10:00:00 GMT|"));
-  buffer_clear(&log);
+  library_text_close(&log);
 }
 
 // Versions that change under way must never be mixed.
@@ -243,10 +244,10 @@ static void an_earlier_run_is_continued(void **state) {
   put_part(&d, data, 20000, "\"v0\"");
   assert_true(fetch(&d));
   expect_file(&d, 60000, 0);
-  struct buffer log = {0};
+  struct library_text log;
   read_log(*state, &log);
   assert_non_null(strstr(log.data, "/plain/60000|bytes=20000-|\"v0\"|"));
-  buffer_clear(&log);
+  library_text_close(&log);
   memory_free(data);
 }
 
@@ -440,28 +441,30 @@ static void a_token_stays_with_its_host(void **state) {
   prepare(&d, f, "redirect/0/plain/78");
   d.request.token = "hf_secret";
   assert_true(fetch(&d));
-  struct buffer log = {0};
+  struct library_text log;
   read_log(f, &log);
   assert_non_null(strstr(log.data, "/plain/77|||\n"));
   assert_non_null(strstr(log.data, "/plain/78|||Bearer hf_secret\n"));
-  buffer_clear(&log);
+  library_text_close(&log);
 }
 
 // ---- documents
 
 static void documents_are_bounded(void **state) {
   struct fixture *f = *state;
-  struct buffer text = {0};
+  struct library_text text;
   struct error e = {0};
   char url[64];
-  buffer_add_text(&text, "before");
-  snprintf(url, sizeof url, "http://127.0.0.1:%d/plain/1000", f->port);
-  assert_false(fetch_text(url, 999, &text, &e));
-  assert_non_null(strstr(e.text, "more than"));
+  assert_true(library_text_open(&text, 1006, "a test", NULL));
+  library_text_add(&text, STR("before"));
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/plain/1001", f->port);
+  assert_false(fetch_text(url, &text, &e));
+  assert_non_null(strstr(e.text, "more than 1006 bytes"));
   assert_string_equal(text.data, "before");
-  assert_true(fetch_text(url, 1000, &text, &e));
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/plain/1000", f->port);
+  assert_true(fetch_text(url, &text, &e));
   assert_int_equal(text.length, 1006);
-  buffer_clear(&text);
+  library_text_close(&text);
 }
 
 // ---- SHA-256

@@ -313,7 +313,7 @@ static void the_best_type_is_picked(void **state) {
 // ---- programs
 
 struct ran {
-  struct buffer out, complaints;
+  struct library_text out, complaints;
   struct error e;
   int status;
   bool done;
@@ -322,13 +322,15 @@ struct ran {
 static void run(struct ran *r, const char *const *argv, const char *const *extra, size_t limit,
                 bool (*go_on)(void *context), void *context) {
   *r = (struct ran){.status = -1};
-  struct library_program p = {argv, extra, limit, &r->out, &r->complaints, go_on, context};
+  assert_true(library_text_open(&r->out, limit, "a test", NULL));
+  assert_true(library_text_open(&r->complaints, limit, "a test", NULL));
+  struct library_program p = {argv, extra, &r->out, &r->complaints, go_on, context};
   r->done = library_run_program(world_real(), &p, &r->status, &r->e);
 }
 
 static void ran_clear(struct ran *r) {
-  buffer_clear(&r->out);
-  buffer_clear(&r->complaints);
+  library_text_close(&r->out);
+  library_text_close(&r->complaints);
 }
 
 static void programs_are_run_without_a_shell(void **state) {
