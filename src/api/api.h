@@ -62,6 +62,7 @@ struct api_request {  // of either endpoint; owned by api_request_clear
   int top_logprobs;                  // -1 = none, else 0..SAMPLING_TOP_LOGPROBS
   bool stream, stream_usage;         // stream_options.include_usage
   bool echo;                         // completions
+  bool ignore_end;                   // ignore_eos: go on past end-of-generation tokens
   struct arena memory;
 };
 // body → request.  vocabulary: the ids of logit_bias and of prompts are below it; INT32_MAX for

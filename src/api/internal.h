@@ -39,6 +39,21 @@ struct api_reader {
 bool api_refuse(struct api_reader *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// ---- fields.c
+
+enum api_route { API_BOTH, API_CHAT, API_COMPLETIONS };
+bool api_field_applies(enum api_route where, bool chat);
+struct api_field {  // one that means nothing here
+  const char *name;
+  enum api_route where;
+  const char
+      *neutral;     // a value that asks for nothing: a number, true, or a word; NULL = empty ones
+  const char *why;  // it is refused; NULL = it is ignored
+};
+const struct api_field *api_field_at(size_t index);  // NULL beyond the last row
+// Refuses the first field of the table that asks for what cannot be had.
+bool api_refuse_fields(struct api_reader *r);
+
 // ---- messages.c, prompts.c
 
 // Fills out->messages, normalised; required, and not empty.

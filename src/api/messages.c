@@ -114,6 +114,21 @@ static bool check_kept_members(struct api_reader *r, size_t index, const json_t 
   return true;
 }
 
+// Members of OpenAI's that would change the question and that no template gets.
+static bool refuse_members(struct api_reader *r, size_t index, const json_t *message) {
+  static const struct {
+    const char *name, *why;
+  } members[] = {{"function_call", "is not supported: use tool_calls"},
+                 {"audio", "is not supported: this model reads text only"}};
+  for (size_t i = 0; i < COUNT_OF(members); i++) {
+    if (!api_json_member(message, members[i].name)) continue;
+    char member[32];
+    snprintf(member, sizeof member, ".%s", members[i].name);
+    return api_refuse(r, place_of(index, member, -1).text, "%s", members[i].why);
+  }
+  return true;
+}
+
 // Templates print the name of every call.
 static bool check_tool_calls(struct api_reader *r, size_t index, const json_t *message) {
   const json_t *calls = api_json_member(message, "tool_calls");
@@ -138,6 +153,7 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
     return api_refuse(r, place_of(index, ".role", -1).text,
                       "must be system, developer, user, assistant, tool or function%s%s",
                       role ? ", not " : "", role ? api_json_describe(role, what) : "");
+  if (!refuse_members(r, index, message)) return false;
   if (!check_kept_members(r, index, message) || !check_tool_calls(r, index, message)) return false;
   json_t *content = normal_content(r, index, message, kept);
   if (!content) return false;

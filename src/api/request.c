@@ -3,9 +3,9 @@
 // request.c: the body of a request, checked field by field, to struct api_request.
 //
 // Numbers and switches are rows of the tables below: name, range, where they go.  A field that is
-// null counts as absent.  Unknown fields are ignored; fields that are known and cannot be honoured
-// are refused by name (the table `unsupported`), since an answer that silently disregards them
-// would be a wrong answer.
+// null counts as absent.  What is known and cannot be honoured is refused before anything else
+// (fields.c): that a feature is missing tells a client more than that some number beside it is out
+// of range.
 //
 // The order of the checks is the order of the tables, so the same body always gives the same
 // message.
@@ -31,48 +31,27 @@ bool api_refuse(struct api_reader *r, const char *param, const char *format, ...
 
 // ---- fields by table
 
-enum endpoint { BOTH, CHAT, COMPLETIONS };
-
-static bool applies(const struct api_reader *r, enum endpoint where) {
-  return where == BOTH || (where == CHAT) == r->out->chat;
-}
-
 static const struct integer_field {
   const char *name;
-  enum endpoint where;
+  enum api_route where;
   int low, high;
   size_t offset;  // of an int in struct api_request
 } integer_fields[] = {
-    {"n", BOTH, 1, API_CHOICES_MAX, offsetof(struct api_request, choices)},
-    {"max_tokens", BOTH, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
-    {"max_completion_tokens", CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
-    {"logprobs", COMPLETIONS, 0, SAMPLING_TOP_LOGPROBS, offsetof(struct api_request, top_logprobs)},
+    {"n", API_BOTH, 1, API_CHOICES_MAX, offsetof(struct api_request, choices)},
+    {"max_tokens", API_BOTH, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"max_completion_tokens", API_CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"logprobs", API_COMPLETIONS, 0, SAMPLING_TOP_LOGPROBS,
+     offsetof(struct api_request, top_logprobs)},
 };
 
 static const struct switch_field {
   const char *name;
-  enum endpoint where;
+  enum api_route where;
   size_t offset;  // of a bool in struct api_request
 } switch_fields[] = {
-    {"stream", BOTH, offsetof(struct api_request, stream)},
-    {"echo", COMPLETIONS, offsetof(struct api_request, echo)},
-};
-
-static const struct {
-  const char *name;
-  enum endpoint where;
-  const char *why;
-} unsupported[] = {
-    {"suffix", COMPLETIONS, "is not supported: this server does not fill text in"},
-    {"functions", CHAT, "is not supported: use tools"},
-    {"function_call", CHAT, "is not supported: use tool_choice"},
-    {"audio", CHAT, "is not supported: this server answers in text"},
-    {"web_search_options", CHAT, "is not supported: this server does not search the web"},
-    {"grammar", BOTH, "is not supported yet"},
-    {"guided_json", BOTH, "is not supported yet"},
-    {"guided_regex", BOTH, "is not supported yet"},
-    {"guided_choice", BOTH, "is not supported yet"},
-    {"json_schema", BOTH, "is not supported yet"},
+    {"stream", API_BOTH, offsetof(struct api_request, stream)},
+    {"echo", API_COMPLETIONS, offsetof(struct api_request, echo)},
+    {"ignore_eos", API_BOTH, offsetof(struct api_request, ignore_end)},
 };
 
 // Every row of the table of base/sampling.h is a field of the same name.
@@ -97,7 +76,8 @@ static bool read_integers(struct api_reader *r) {
   char what[API_DESCRIPTION_MAX];
   for (size_t i = 0; i < COUNT_OF(integer_fields); i++) {
     const struct integer_field *f = &integer_fields[i];
-    const json_t *value = applies(r, f->where) ? api_json_member(r->root, f->name) : NULL;
+    const json_t *value =
+        api_field_applies(f->where, r->out->chat) ? api_json_member(r->root, f->name) : NULL;
     json_int_t number = json_integer_value(value);
     if (!value) continue;
     if (!json_is_integer(value) || number < f->low || number > f->high)
@@ -125,27 +105,9 @@ static bool read_switches(struct api_reader *r) {
   for (size_t i = 0; i < COUNT_OF(switch_fields); i++) {
     const struct switch_field *f = &switch_fields[i];
     bool *out = (bool *)((char *)r->out + f->offset);
-    if (applies(r, f->where) && !read_switch(r, r->root, f->name, f->name, out)) return false;
-  }
-  return true;
-}
-
-// Empty values ("", [], {}, false) ask for nothing and pass.
-static bool asks_for_something(const json_t *value) {
-  return value && !json_is_false(value) && !(json_is_string(value) && !json_string_length(value)) &&
-         !(json_is_array(value) && !json_array_size(value)) &&
-         !(json_is_object(value) && !json_object_size(value));
-}
-
-// Comes before the other fields: that a feature is missing tells a client more than that some
-// number beside it is out of range.
-static bool refuse_unsupported(struct api_reader *r) {
-  for (size_t i = 0; i < COUNT_OF(unsupported); i++) {
-    const json_t *value = api_json_member(r->root, unsupported[i].name);
-    if (!applies(r, unsupported[i].where) || !asks_for_something(value)) continue;
-    api_refuse(r, unsupported[i].name, "%s", unsupported[i].why);
-    snprintf(r->e->code, sizeof r->e->code, "unsupported_parameter");
-    return false;
+    if (api_field_applies(f->where, r->out->chat) &&
+        !read_switch(r, r->root, f->name, f->name, out))
+      return false;
   }
   return true;
 }
@@ -295,6 +257,13 @@ static bool read_stream_options(struct api_reader *r) {
   if (!options) return true;
   if (!api_json_is_object(options)) return api_refuse(r, "stream_options", "must be an object");
   if (!r->out->stream) return api_refuse(r, "stream_options", "needs \"stream\": true");
+  bool every_chunk = false;
+  if (!read_switch(r, options, "continuous_usage_stats", "stream_options.continuous_usage_stats",
+                   &every_chunk))
+    return false;
+  if (every_chunk)
+    return api_refuse(r, "stream_options.continuous_usage_stats",
+                      "is not supported: the usage comes once, at the end");
   return read_switch(r, options, "include_usage", "stream_options.include_usage",
                      &r->out->stream_usage);
 }
@@ -319,14 +288,14 @@ static bool read_modalities(struct api_reader *r) {
 
 static bool read_chat(struct api_reader *r) {
   r->out->prompt_count = 1;
-  return read_response_format(r) && read_modalities(r) && api_read_tools(r) && api_read_messages(r);
+  return api_read_tools(r) && api_read_messages(r);
 }
 
 static bool read_fields(struct api_reader *r) {
-  return read_model(r) && refuse_unsupported(r) && read_sampling(r) && read_integers(r) &&
+  return read_model(r) && api_refuse_fields(r) && read_sampling(r) && read_integers(r) &&
          read_switches(r) && read_seed(r) && read_best_of(r) && read_stops(r) && read_bias(r) &&
-         read_logprobs(r) && read_stream_options(r) &&
-         (r->out->chat ? read_chat(r) : api_read_prompts(r));
+         read_logprobs(r) && read_stream_options(r) && read_response_format(r) &&
+         read_modalities(r) && (r->out->chat ? read_chat(r) : api_read_prompts(r));
 }
 
 // Everything is built in a local request, so that *out is untouched when something is wrong.

@@ -19,6 +19,7 @@ struct engine_request server_map_request(const struct api_request *r, const stru
                                    .sampling = r->sampling,
                                    .stop_count = r->stop_count,
                                    .stops = r->stops,
+                                   .ignore_end = r->ignore_end,
                                    .top_logprobs = r->top_logprobs};
   assert(index >= 0);
   request.sampling.seed += (uint64_t)index;

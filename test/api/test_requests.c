@@ -69,6 +69,7 @@ static void describe(const struct api_request *r, struct buffer *out) {
   if (r->top_logprobs >= 0) buffer_print(out, "logprobs %d\n", r->top_logprobs);
   if (r->stream) buffer_print(out, "stream%s\n", r->stream_usage ? " with usage" : "");
   if (r->echo) buffer_add_text(out, "echo\n");
+  if (r->ignore_end) buffer_add_text(out, "ignore_eos\n");
   describe_prompts(r, out);
   describe_json("tools", r->tools, out);
   for (size_t i = 0; i < json_array_size(r->messages); i++)
