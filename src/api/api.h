@@ -54,7 +54,7 @@ struct api_request {  // of either endpoint; owned by api_request_clear
   int prompt_count;            // 1 for chat
   char *model;                 // as asked, in `memory`; NULL = absent
   int choices;                 // n, 1..API_CHOICES_MAX
-  int max_tokens;              // 0 = absent
+  int max_tokens;              // -1 = absent; 0 (completions): only the prompt is looked at
   struct sampling sampling;    // bias arrays point into `memory`
   bool seed_given;
   int stop_count;
@@ -78,16 +78,17 @@ json_t *api_template_variables(const struct api_request *r);
 
 struct api_token {   // one token and how likely it was
   struct str bytes;  // the exact bytes, which need not be whole characters; borrowed
-  float logprob;     // natural logarithm
+  float logprob;     // natural logarithm; NAN = none: the first token of a prompt
 };
 
-enum api_event_kind { API_TOKEN, API_END };
+enum api_event_kind { API_PROMPT, API_TOKEN, API_END };
 enum api_finish { API_FINISH_STOP, API_FINISH_LENGTH };
 
 struct api_event {  // what happened to one answer; borrowed for the call that takes it
   enum api_event_kind kind;
   struct str text;  // can be shown now, behind all text before; whole characters
-  // API_TOKEN, and only looked at when log-probabilities were asked for:
+  // API_PROMPT: a token of the prompt; all of them come before anything else, for `echo` with
+  // logprobs.  API_TOKEN: a generated one.  Only looked at when log-probabilities were asked for:
   struct api_token token;
   int characters;                               // of the text that begin in this token
   int top_count;                                // alternatives, best first
@@ -130,7 +131,8 @@ struct api_response {  // what all answers to one request share
 // All writers append to *out.
 
 // One streamed event of choice number `index` as "data: {…}\n\n" lines: one where there is text or
-// a log-probability to tell, none for a token whose text is held back.  Chat has one with the role
+// a log-probability to tell, none for a token whose text is held back.  Tokens of the prompt wait
+// for the first line.  Chat has one with the role
 // before the first and one with the reason of the end after the last; completions put the reason
 // beside the last text, and an end always has its line.
 void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,

@@ -21,6 +21,7 @@
 #define LOWEST_LOGPROB -9999.0  // OpenAI's stand-in for what JSON cannot write
 
 static void write_number(struct buffer *out, float logprob) {
+  if (isnan(logprob)) return buffer_add_text(out, "null");
   double value = isfinite(logprob) ? (double)logprob : LOWEST_LOGPROB;
   buffer_print(out, "%.9g", value);
 }
@@ -81,27 +82,31 @@ static void write_name(struct buffer *out, struct str bytes) {
   buffer_add_char(out, '"');
 }
 
+static void write_top(struct buffer *out, const struct api_event *event) {
+  if (isnan(event->token.logprob)) return buffer_add_text(out, "null");
+  buffer_add_char(out, '{');
+  for (int i = 0; i < event->top_count; i++) {
+    if (i > 0) buffer_add_char(out, ',');
+    write_name(out, event->top[i].bytes);
+    buffer_add_char(out, ':');
+    write_number(out, event->top[i].logprob);
+  }
+  buffer_add_char(out, '}');
+}
+
 // One element in each of four parallel lists.
 static void add_completion(struct api_choice *c, const struct api_event *event) {
   write_name(next_element(c, API_LOGPROB_TOKENS), event->token.bytes);
   write_number(next_element(c, API_LOGPROB_VALUES), event->token.logprob);
   buffer_print(next_element(c, API_LOGPROB_OFFSETS), "%zu", c->logprob_offset);
   c->logprob_offset += (size_t)event->characters;
-  struct buffer *top = next_element(c, API_LOGPROB_TOP);
-  buffer_add_char(top, '{');
-  for (int i = 0; i < event->top_count; i++) {
-    if (i > 0) buffer_add_char(top, ',');
-    write_name(top, event->top[i].bytes);
-    buffer_add_char(top, ':');
-    write_number(top, event->top[i].logprob);
-  }
-  buffer_add_char(top, '}');
+  write_top(next_element(c, API_LOGPROB_TOP), event);
 }
 
 // The end has no token, though it may carry text: that belongs to tokens told before.
 void api_add_logprobs(const struct api_response *r, struct api_choice *c,
                       const struct api_event *event) {
-  if (r->request->top_logprobs < 0 || event->kind != API_TOKEN) return;
+  if (r->request->top_logprobs < 0 || event->kind == API_END) return;
   if (r->request->chat)
     add_chat(c, event);
   else

@@ -38,7 +38,8 @@ static const struct integer_field {
   size_t offset;  // of an int in struct api_request
 } integer_fields[] = {
     {"n", API_BOTH, 1, API_CHOICES_MAX, offsetof(struct api_request, choices)},
-    {"max_tokens", API_BOTH, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"max_tokens", API_CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
+    {"max_tokens", API_COMPLETIONS, 0, INT_MAX, offsetof(struct api_request, max_tokens)},
     {"max_completion_tokens", API_CHAT, 1, INT_MAX, offsetof(struct api_request, max_tokens)},
     {"logprobs", API_COMPLETIONS, 0, SAMPLING_TOP_LOGPROBS,
      offsetof(struct api_request, top_logprobs)},
@@ -230,14 +231,9 @@ static bool read_bias(struct api_reader *r) {
   return true;
 }
 
-// Chat has a switch and a count; completions, whose count is a row of integer_fields, cannot give
-// it for an echo.
+// Chat has a switch and a count; the count of completions is a row of integer_fields.
 static bool read_logprobs(struct api_reader *r) {
-  if (!r->out->chat) {
-    if (r->out->echo && r->out->top_logprobs >= 0)
-      return api_refuse(r, "logprobs", "is not supported together with echo");
-    return true;
-  }
+  if (!r->out->chat) return true;
   const json_t *top = api_json_member(r->root, "top_logprobs");
   bool wanted = false;
   char what[API_DESCRIPTION_MAX];
@@ -303,7 +299,7 @@ bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_re
                        struct api_error *e) {
   struct api_request request = {.chat = chat,
                                 .choices = 1,
-                                .max_tokens = chat ? 0 : COMPLETION_TOKENS,
+                                .max_tokens = chat ? -1 : COMPLETION_TOKENS,
                                 .top_logprobs = -1,
                                 .sampling = sampling_default()};
   json_t *root = api_json_load(body, e);

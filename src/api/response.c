@@ -156,6 +156,7 @@ static void write_completion_chunk(const struct api_response *r, struct api_choi
 void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
                      const struct api_event *event, struct buffer *out) {
   api_add_logprobs(r, c, event);
+  if (event->kind == API_PROMPT) return;
   if (r->request->chat)
     write_chat_chunks(r, c, index, event, out);
   else

@@ -2,6 +2,8 @@
 //
 // accept.c: what happens to one sequence after a forward pass: its next token, its text, its end.
 //
+//   logits of a position inside the prompt ─▶ PROMPT event with the token that stands there
+//
 //   logits ─▶ token ─▶ end token?           ─▶ END  stop      (not shown, not counted)
 //                   ─▶ TOKEN event with the text that can be handed out
 //                      stop string found?   ─▶ END  stop
@@ -10,6 +12,7 @@
 // So a stream gives exactly generated_tokens TOKEN events and then one END.
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,10 +108,46 @@ static void end(struct engine *en, struct sequence *s, enum engine_finish finish
   engine_finish(en, s, finish, why);
 }
 
+// ---- tokens of the prompt
+
+// Nothing comes before the first token, so it has no probability.
+static void tell_first(struct engine *en, struct sequence *s) {
+  if (!engine_is_telling(s) || s->told) return;
+  en->event.kind = EVENT_PROMPT;
+  en->event.id = s->tokens[s->told++];
+  en->event.logprob = NAN;
+  en->event.top_count = 0;
+  push(en, s, &en->event, (struct str){0});
+}
+
+bool engine_tell_prompt(struct engine *en, struct sequence *s, const float *logits) {
+  struct error e = {0};
+  tell_first(en, s);
+  assert(engine_is_telling(s) && s->generated == 0);
+  int32_t id = s->tokens[s->told];
+  if (!engine_sampler_score(&en->sampler, logits, s->told - 1, id, s->top_logprobs, &en->event,
+                            &e)) {
+    end(en, s, FINISH_ERROR, e.text);
+    return false;
+  }
+  en->event.kind = EVENT_PROMPT;
+  en->event.id = id;
+  s->told++;
+  push(en, s, &en->event, (struct str){0});
+  return true;
+}
+
 // In the order of the drawing above: the first end that applies is the one told.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits) {
   struct error e = {0};
-  assert(s->computed == s->count && s->count < s->limit);
+  tell_first(en, s);
+  assert(s->computed == s->count && !engine_is_telling(s));
+  if (s->prompt_only) {
+    s->first_token_ns = world_monotonic_ns(en->world);
+    end(en, s, FINISH_LENGTH, "");
+    return;
+  }
+  assert(s->count < s->limit);
   if (!pick(en, s, logits, &e)) {
     end(en, s, FINISH_ERROR, e.text);
     return;

@@ -39,7 +39,8 @@ static bool make_memory(struct engine *en, struct error *e) {
                                     .page_bytes = b->page_bytes};
   en->cache.base = memory_try_big(bytes, "the KV cache (engine option cache_bytes)", e);
   if (!en->cache.base) return false;
-  en->logits_bytes = (size_t)en->limits.sequences * (size_t)b->vocabulary * sizeof *en->logits;
+  size_t rows = (size_t)en->limits.sequences + TELLING_ROWS;
+  en->logits_bytes = rows * (size_t)b->vocabulary * sizeof *en->logits;
   en->logits = memory_try_big(en->logits_bytes, "logits (engine option sequences)", e);
   return en->logits != NULL;
 }
@@ -56,7 +57,7 @@ static void make_lists(struct engine *en) {
   en->notify = memory_new(live * sizeof *en->notify);
   step->members = memory_new(sequences * sizeof *step->members);
   step->spans = memory_new(sequences * sizeof *step->spans);
-  step->outputs = memory_new(sequences * sizeof *step->outputs);
+  step->outputs = memory_new((sequences + TELLING_ROWS) * sizeof *step->outputs);
   step->ids = memory_new(tokens * sizeof *step->ids);
   step->positions = memory_new(tokens * sizeof *step->positions);
 }
@@ -181,7 +182,8 @@ static int look_at_streams(struct sequence_list *list, struct sequence **gone) {
       gone[gone_count++] = s;
       continue;
     }
-    s->paused = s->stream->starved = engine_stream_full(s->stream);
+    s->room = ENGINE_STREAM_EVENTS - s->stream->count;
+    s->paused = s->stream->starved = s->room < (engine_is_telling(s) ? TELLING_ROOM : STREAM_ROOM);
     list->items[kept++] = s;
   }
   list->count = kept;
@@ -215,13 +217,26 @@ static void forward(struct engine *en) {
   en->backend.forward(en->backend.context, &en->cache, &batch, en->logits);
 }
 
-// Row i of the logits belongs to the i-th member that wanted some.
+// The rows of logits of one member: they belong to its last positions.  All but that of the last
+// token there is are about tokens of the prompt.
+static void accept_member(struct engine *en, const struct step_member *m, const float *rows) {
+  struct sequence *s = m->sequence;
+  for (int i = 0; i < m->outputs; i++, rows += en->backend.vocabulary) {
+    int position = s->computed - m->outputs + i;
+    if (position == s->count - 1)
+      engine_accept(en, s, rows);  // may end s: this was its last row
+    else if (!engine_tell_prompt(en, s, rows))
+      return;
+  }
+}
+
+// Rows come in the order of the members that wanted some.
 static void accept_all(struct engine *en) {
-  const float *row = en->logits;
+  const float *rows = en->logits;
   for (int i = 0; i < en->step.member_count; i++) {
-    if (!en->step.members[i].output) continue;
-    engine_accept(en, en->step.members[i].sequence, row);
-    row += en->backend.vocabulary;
+    const struct step_member *m = &en->step.members[i];
+    accept_member(en, m, rows);
+    rows += (size_t)m->outputs * (size_t)en->backend.vocabulary;
   }
 }
 

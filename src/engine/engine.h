@@ -41,7 +41,7 @@ struct engine_options {
 
 struct engine_request {  // borrowed for engine_submit only; copied
   const int32_t *prompt;
-  int prompt_count;  // 1 .. context-1
+  int prompt_count;  // 1 .. context-1; with prompt_only also context
   int max_tokens;    // 0 = until the context is full
   struct sampling sampling;
   int stop_count;
@@ -51,9 +51,14 @@ struct engine_request {  // borrowed for engine_submit only; copied
   bool ignore_end;    // go on past end-of-generation tokens (benchmarks)
   bool show_special;  // put control tokens into the text
   int top_logprobs;   // -1 = no logprobs, 0..SAMPLING_TOP_LOGPROBS alternatives
+  // One EVENT_PROMPT for each token of the prompt before anything else; needs top_logprobs >= 0.
+  // All of the prompt is then computed, whatever is cached.
+  bool prompt_logprobs;
+  // No answer: the end (FINISH_LENGTH) comes behind the prompt, which may fill the whole context.
+  bool prompt_only;
 };
 
-enum engine_event_kind { EVENT_TOKEN, EVENT_END };
+enum engine_event_kind { EVENT_PROMPT, EVENT_TOKEN, EVENT_END };
 enum engine_finish { FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
 
 struct engine_logprob {
@@ -63,10 +68,12 @@ struct engine_logprob {
 };
 struct engine_event {
   enum engine_event_kind kind;
-  // EVENT_TOKEN: one generated token; there are generated_tokens of them.  The end-of-generation
-  // token that ends an answer is not one of them, and has no text.  text may be empty (held back:
-  // unfinished character, possible stop string) and may carry the text of earlier tokens.
-  // EVENT_END: text is what was still held back.
+  // EVENT_PROMPT: one token of the prompt and its probability after the tokens before it.  The
+  // first token has none: its logprob is NAN and top_count 0.  No text. EVENT_TOKEN: one generated
+  // token; there are generated_tokens of them.  The end-of-generation token that ends an answer is
+  // not one of them, and has no text.  text may be empty (held back: unfinished character, possible
+  // stop string) and may carry the text of earlier tokens. EVENT_END: text is what was still held
+  // back.
   int32_t id;
   struct str text;  // valid until the next engine_stream_next or free
   float logprob;    // when asked for

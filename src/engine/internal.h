@@ -115,6 +115,10 @@ void engine_sampler_clear(struct sampler *s);  // does nothing on a zeroed one
 // greedy.  False: the logits are no numbers one can choose by; *e names the token.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e);
+// Log-probabilities of a row of logits alone: sets event->logprob to that of `id`, top_count and
+// top. position is for the message, as above.
+bool engine_sampler_score(struct sampler *s, const float *logits, int position, int32_t id,
+                          int top_logprobs, struct engine_event *event, struct error *e);
 // False with ERROR_INPUT naming the field.  context: the engine's, which may be less than the
 // backend's positions.
 bool engine_request_check(const struct engine_request *r, int context,
@@ -143,12 +147,14 @@ struct sequence {
   struct sampling sampling;
   struct str *stops;
   int stop_count, top_logprobs;
-  bool ignore_end, show_special;
+  bool ignore_end, show_special, prompt_logprobs, prompt_only;
 
   int32_t *tokens;          // [limit] once admitted, [prompt_count] before
   int count, prompt_count;  // tokens there are; those of the prompt
   int limit;                // most tokens, prompt included; <= context
   int generated;            // = count - prompt_count
+  int told;                 // with prompt_logprobs: tokens of the prompt told as EVENT_PROMPT
+  int room;                 // free events of the stream's ring when it was last looked at
   int32_t *pages;           // [pages for limit]; NULL before the first admission
   int page_count;           // pages held
   int published;            // of them known: always the first ones
@@ -179,7 +185,8 @@ int engine_list_after(const struct sequence_list *l, uint64_t arrival);
 
 // ---------------------------------------------------------------------------------------- streams
 
-#define STREAM_ROOM 2  // free events a step needs: a token, and the end
+#define STREAM_ROOM 2    // free events a step needs: a token, and the end
+#define TELLING_ROOM 16  // those that a step needs which also tells tokens of a prompt
 
 struct engine_stream {
   struct engine *engine;
@@ -229,16 +236,19 @@ struct step {
   struct step_member {
     struct sequence *sequence;
     int count;    // its tokens in this batch
-    bool output;  // logits of the last of them are wanted
+    int outputs;  // logits of the last so many of them are wanted
   } * members;    // [sequences]
   int member_count;
   int32_t *ids, *positions;   // [step_tokens]
   struct kernel_span *spans;  // [sequences], one per member
-  int32_t *outputs;           // [sequences]
+  int32_t *outputs;           // [sequences + TELLING_ROWS]
   int tokens, output_count;
   int prefill_tokens;  // prompt tokens computed for the first time
   int decode_tokens;   // members that go on from a generated token
 };
+
+// Rows of logits that a step has beside one a sequence, for prompts whose tokens are told.
+#define TELLING_ROWS 64
 
 struct engine {
   struct engine_backend backend;
@@ -249,7 +259,7 @@ struct engine {
   struct kernel_cache cache;
   struct page_pool pool;
   struct sampler sampler;
-  float *logits;  // [sequences, vocabulary]
+  float *logits;  // [sequences + TELLING_ROWS, vocabulary]
   size_t logits_bytes;
   struct sequence_list running, waiting;
   struct sequence **gone;  // [sequences + queue], scratch
@@ -280,6 +290,13 @@ void engine_wake(struct engine *en);  // lock held
 bool engine_schedule(struct engine *en);
 // After the forward pass: counts what was computed, makes full pages known.
 void engine_schedule_done(struct engine *en);
+// Whether tokens of its prompt are still to be told.
+static inline bool engine_is_telling(const struct sequence *s) {
+  return s->prompt_logprobs && s->told < s->prompt_count;
+}
+// Tells the next token of the prompt, whose probability these logits give.  False: the sequence has
+// ended, because they are no numbers.
+bool engine_tell_prompt(struct engine *en, struct sequence *s, const float *logits);
 // Takes one sampled token (or the failure to get one) of a running sequence: text, stops, events,
 // the end.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits);

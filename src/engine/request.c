@@ -60,13 +60,12 @@ static bool check_stops(const struct engine_request *r, struct error *e) {
 static bool check_lengths(const struct engine_request *r, int context, int positions,
                           struct error *e) {
   if (r->prompt_count < 1) return error_set(e, ERROR_INPUT, "prompt: no tokens; send at least one");
-  if (r->prompt_count >= context)
-    return error_set(e, ERROR_INPUT,
-                     "prompt: %d tokens do not fit the context of %d (one is kept for the answer); "
-                     "shorten it%s",
-                     r->prompt_count, context,
-                     context < positions ? " or start with a larger --context"
-                                         : ": the model has no longer context");
+  if (r->prompt_count > context - (r->prompt_only ? 0 : 1))
+    return error_set(
+        e, ERROR_INPUT, "prompt: %d tokens do not fit the context of %d%s; shorten it%s",
+        r->prompt_count, context, r->prompt_only ? "" : " (one is kept for the answer)",
+        context < positions ? " or start with a larger --context"
+                            : ": the model has no longer context");
   if (r->max_tokens < 0)
     return error_set(e, ERROR_INPUT, "max_tokens: %d is negative; choose 0 (no limit) or more",
                      r->max_tokens);
@@ -74,6 +73,8 @@ static bool check_lengths(const struct engine_request *r, int context, int posit
     return error_set(e, ERROR_INPUT,
                      "top_logprobs: %d is out of range; choose 0 to %d (-1 for none)",
                      r->top_logprobs, SAMPLING_TOP_LOGPROBS);
+  if (r->prompt_logprobs && r->top_logprobs < 0)
+    return error_set(e, ERROR_INPUT, "prompt_logprobs: needs top_logprobs of 0 or more");
   return true;
 }
 
@@ -113,8 +114,11 @@ struct sequence *engine_sequence_new(const struct engine_request *r, int context
   s->top_logprobs = r->top_logprobs;
   s->ignore_end = r->ignore_end;
   s->show_special = r->show_special;
+  s->prompt_logprobs = r->prompt_logprobs;
+  s->prompt_only = r->prompt_only;
   s->count = s->prompt_count = r->prompt_count;
   int room = context - r->prompt_count;
+  if (r->prompt_only) room = 0;
   s->limit = r->prompt_count + (r->max_tokens && r->max_tokens < room ? r->max_tokens : room);
   s->tokens = memory_new((size_t)s->count * sizeof *s->tokens);
   memcpy(s->tokens, r->prompt, (size_t)s->count * sizeof *s->tokens);

@@ -19,6 +19,7 @@
 // The exponential is written out in plain multiplies and adds, four at a time: faster than calling
 // libm for each of 100,000 tokens, and with the same bits on every machine.
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -324,6 +325,25 @@ static void list_top(struct sampler *s, int count, double normaliser, struct eng
   }
 }
 
+// The natural logarithm of the sum of e^score, by which log-probabilities are normalised, and the
+// best tokens.
+static double measure(struct sampler *s, int32_t best, int top_logprobs,
+                      struct engine_event *event) {
+  double normaliser = (double)s->scores[best] + log(weigh(s, s->scores[best], 1));
+  list_top(s, top_logprobs, normaliser, event);
+  return normaliser;
+}
+
+bool engine_sampler_score(struct sampler *s, const float *logits, int position, int32_t id,
+                          int top_logprobs, struct engine_event *event, struct error *e) {
+  assert(top_logprobs >= 0 && id >= 0 && id < s->vocabulary);
+  load_scores(s, logits);
+  int32_t best = best_token(s, position, e);
+  if (best < 0) return false;
+  event->logprob = (float)((double)logits[id] - measure(s, best, top_logprobs, event));
+  return true;
+}
+
 // The raw logits are looked at before they are adjusted: log-probabilities are about them.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e) {
@@ -332,10 +352,7 @@ bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint
   load_scores(s, in->logits);
   int32_t best = best_token(s, in->count - 1, e);
   if (best < 0) return false;
-  if (in->top_logprobs >= 0) {
-    normaliser = (double)s->scores[best] + log(weigh(s, s->scores[best], 1));
-    list_top(s, in->top_logprobs, normaliser, event);
-  }
+  if (in->top_logprobs >= 0) normaliser = measure(s, best, in->top_logprobs, event);
   if (adjust(s, in)) best = best_token(s, in->count - 1, e);
   if (best < 0) return false;
   event->id = best;

@@ -23,6 +23,10 @@
 // its tokens and goes back to its place in the queue; its full pages stay as cached prefixes for as
 // long as nobody needs them.
 //
+// A sequence that tells the tokens of its prompt wants logits for all positions from the last that
+// it told: those it computes itself, in chunks that the spare rows of logits and the ring of its
+// stream have room for.
+//
 // Equal prompts that arrive together are computed once: before a chunk, a sequence takes pages that
 // became known since it was admitted, and waits a step when somebody in this batch is just
 // computing its next page.
@@ -101,7 +105,8 @@ static void make_tables(struct sequence *s) {
 // Takes known pages that continue the sequence, as far as its last token but one: the last is
 // always computed, since its logits are wanted.
 static void take_known(struct engine *en, struct sequence *s) {
-  while (s->computed + KERNEL_PAGE_TOKENS < s->count) {
+  int most = engine_is_telling(s) ? s->told : s->count;
+  while (s->computed + KERNEL_PAGE_TOKENS < most) {
     int i = s->computed / KERNEL_PAGE_TOKENS;
     int32_t parent = i ? s->pages[i - 1] : -1;
     int32_t page = engine_pages_find(&en->pool, parent, s->tokens + s->computed);
@@ -169,19 +174,26 @@ static void admit_all(struct engine *en) {
 
 // ---- 3. and 4. the batch
 
-// The next `count` pending tokens of s; logits are wanted when these are all of them.
+// How many of the next `count` pending tokens, the last ones, logits are wanted of.
+static int outputs_of(const struct sequence *s, int count) {
+  if (!engine_is_telling(s)) return count == pending(s);
+  int seen = s->told - 1 - s->computed;  // their followers were told before a preemption
+  return seen < 0 ? count : seen < count ? count - seen : 0;
+}
+
+// The next `count` pending tokens of s.
 static void add_member(struct engine *en, struct sequence *s, int count) {
   struct step *step = &en->step;
-  int first = step->tokens;
+  int first = step->tokens, outputs = outputs_of(s, count);
   assert(count >= 1 && s->page_count >= pages_for(s->computed + count));
   step->members[step->member_count] =
-      (struct step_member){.sequence = s, .count = count, .output = count == pending(s)};
+      (struct step_member){.sequence = s, .count = count, .outputs = outputs};
   step->spans[step->member_count++] = (struct kernel_span){
       .first = first, .count = count, .position = s->computed, .pages = s->pages};
   memcpy(step->ids + first, s->tokens + s->computed, (size_t)count * sizeof *step->ids);
   for (int i = 0; i < count; i++) step->positions[first + i] = s->computed + i;
   step->tokens += count;
-  if (count == pending(s)) step->outputs[step->output_count++] = step->tokens - 1;
+  for (int i = outputs; i > 0; i--) step->outputs[step->output_count++] = step->tokens - i;
 }
 
 static void add_decodes(struct engine *en) {
@@ -211,8 +223,18 @@ static int chunk_of(const struct sequence *s, int room) {
   return room > spill ? room - spill : room;
 }
 
+// A chunk whose tokens are told is no longer than `rows` and the ring allow; the first token, an
+// answer's first and the end have events too.
+static int telling_room(const struct sequence *s, int room, int rows) {
+  int events = s->room - STREAM_ROOM - 1, most = rows < events ? rows : events;
+  int seen = s->told - 1 - s->computed;
+  if (seen > 0) most += seen;
+  return room < most ? room : most;
+}
+
 // After add_decodes, which has taken every sequence with one pending token.
 static void add_prefills(struct engine *en) {
+  int rows = TELLING_ROWS;
   int room = en->limits.step_tokens - en->step.tokens,
       share = en->limits.step_tokens / PREFILL_SHARE;
   if (share < PREFILL_LEAST) share = PREFILL_LEAST;
@@ -222,8 +244,12 @@ static void add_prefills(struct engine *en) {
     if (s->paused || pending(s) == 1) continue;
     if (s->published * KERNEL_PAGE_TOKENS == s->computed) take_known(en, s);
     count_reached(en, s, true);
-    if (page_in_work(en, s)) continue;
-    int count = chunk_of(s, room);
+    bool telling = engine_is_telling(s);
+    if (!telling && page_in_work(en, s)) continue;
+    int most = telling ? telling_room(s, room, rows) : room;
+    if (most < 1) continue;
+    int count = chunk_of(s, most);
+    if (telling) rows -= outputs_of(s, count);
     add_member(en, s, count);
     room -= count;
   }

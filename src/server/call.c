@@ -242,7 +242,8 @@ static bool submit(struct server_call *c, const struct server_model *m, int inde
                    const struct token_list *ids, struct api_error *e) {
   struct error why = {0};
   struct engine_request request = server_map_request(&c->request, ids, index);
-  server_counter_resume(&c->counters[index], c->tokenizer, ids->ids[ids->count - 1]);
+  server_counter_start(&c->counters[index], c->tokenizer, ids->ids[ids->count - 1],
+                       c->request.echo);
   c->streams[index] = engine_submit(m->engine, &request, notify, c, &why);
   return c->streams[index] || server_map_error(&why, e);
 }

@@ -148,9 +148,12 @@ bool server_map_error(const struct error *why, struct api_error *e);
 // Follows the text of one answer, to tell how many characters begin in each token.
 struct server_counter {
   struct detokenizer detokenizer;
+  bool in_prompt;  // the tokens that come are the prompt's
+  int32_t last;    // token of the prompt
 };
-// The text goes on behind token `last`, the end of a prompt.
-void server_counter_resume(struct server_counter *c, const struct tokenizer *t, int32_t last);
+// echo: the tokens of the prompt, which ends with `last`, come first.
+void server_counter_start(struct server_counter *c, const struct tokenizer *t, int32_t last,
+                          bool echo);
 // The characters of the shown text that begin in the next token.
 int server_counter_add(struct server_counter *c, const struct tokenizer *t, int32_t id);
 // *to borrows from *from and from the tokenizer.  Not for ends that failed.  The counter is used

@@ -15,7 +15,9 @@ struct engine_request server_map_request(const struct api_request *r, const stru
                                          int index) {
   struct engine_request request = {.prompt = ids->ids,
                                    .prompt_count = (int)ids->count,
-                                   .max_tokens = r->max_tokens,
+                                   .max_tokens = r->max_tokens > 0 ? r->max_tokens : 0,
+                                   .prompt_only = r->max_tokens == 0,
+                                   .prompt_logprobs = r->echo && r->top_logprobs >= 0,
                                    .sampling = r->sampling,
                                    .stop_count = r->stop_count,
                                    .stops = r->stops,
@@ -44,9 +46,16 @@ static int count_characters(struct str s) {
   return count;
 }
 
-void server_counter_resume(struct server_counter *c, const struct tokenizer *t, int32_t last) {
-  c->detokenizer = (struct detokenizer){0};
-  detokenizer_resume(&c->detokenizer, t, last);
+// With an echo the text begins with the prompt, whose tokens come first; without it, behind them.
+void server_counter_start(struct server_counter *c, const struct tokenizer *t, int32_t last,
+                          bool echo) {
+  *c = (struct server_counter){.last = last, .in_prompt = echo};
+  if (!echo) detokenizer_resume(&c->detokenizer, t, last);
+}
+
+// What is left of a broken character in the prompt is shown, and was counted, before the answer.
+static void leave_prompt(struct server_counter *c, const struct tokenizer *t) {
+  if (c->in_prompt) server_counter_start(c, t, c->last, false);
 }
 
 // A character that is not complete yet is counted for the token that holds its first byte.
@@ -66,6 +75,7 @@ static struct api_token token_of(const struct tokenizer *t, int32_t id, float lo
 
 static void map_logprobs(const struct tokenizer *t, struct server_counter *c,
                          const struct engine_event *from, struct api_event *to) {
+  if (from->kind == EVENT_TOKEN) leave_prompt(c, t);
   to->token = token_of(t, from->id, from->logprob);
   to->characters = server_counter_add(c, t, from->id);
   to->top_count = from->top_count;
@@ -75,10 +85,12 @@ static void map_logprobs(const struct tokenizer *t, struct server_counter *c,
 
 void server_map_event(const struct tokenizer *t, struct server_counter *c, bool logprobs,
                       const struct engine_event *from, struct api_event *to) {
-  to->kind = from->kind == EVENT_END ? API_END : API_TOKEN;
+  static const enum api_event_kind kinds[] = {
+      [EVENT_PROMPT] = API_PROMPT, [EVENT_TOKEN] = API_TOKEN, [EVENT_END] = API_END};
+  to->kind = kinds[from->kind];
   to->text = from->text;
   to->top_count = 0;
-  if (to->kind == API_TOKEN && logprobs) map_logprobs(t, c, from, to);
+  if (to->kind != API_END && logprobs) map_logprobs(t, c, from, to);
   if (to->kind != API_END) return;
   assert(from->finish == FINISH_STOP || from->finish == FINISH_LENGTH);
   to->finish = from->finish == FINISH_LENGTH ? API_FINISH_LENGTH : API_FINISH_STOP;

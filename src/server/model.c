@@ -59,28 +59,34 @@ static bool render(const struct server_model *m, const struct api_request *r, ui
   return done;
 }
 
-static bool refuse_length(const struct server_model *m, const char *how_many, size_t tokens,
-                          const char *param, struct api_error *e) {
-  return api_error_set(e, 400, "invalid_request_error", "context_length_exceeded", param,
-                       "the prompt has %s%zu tokens, but this model's context is %d and one token "
-                       "of it is needed for the answer; shorten the prompt",
-                       how_many, tokens, m->context);
+// One token of the context is kept for the answer, if there is to be one.
+static bool fits(const struct server_model *m, const struct api_request *r, size_t tokens) {
+  return tokens + (r->max_tokens != 0) <= (size_t)m->context;
 }
 
-// Tokenising happens on the loop's thread and takes time in proportion to the text, so a text that
-// cannot fit however it is cut is not tokenised at all.
-static bool check_size(const struct server_model *m, struct str text, const char *param,
+static bool refuse_length(const struct server_model *m, const struct api_request *r,
+                          const char *how_many, size_t tokens, struct api_error *e) {
+  return api_error_set(e, 400, "invalid_request_error", "context_length_exceeded",
+                       r->chat ? "messages" : "prompt",
+                       "the prompt has %s%zu tokens, but this model's context is %d%s; shorten the "
+                       "prompt",
+                       how_many, tokens, m->context,
+                       r->max_tokens ? " and one token of it is needed for the answer" : "");
+}
+
+// Tokenising takes time in proportion to the text, so a text that cannot fit however it is cut is
+// not tokenised at all.
+static bool check_size(const struct server_model *m, const struct api_request *r, struct str text,
                        struct api_error *e) {
   size_t least = text.length / m->longest_token;
-  return least < (size_t)m->context || refuse_length(m, "at least ", least, param, e);
+  return fits(m, r, least) || refuse_length(m, r, "at least ", least, e);
 }
 
 // A rendered conversation too long for any choice of tokens is refused before it is tokenised.
 static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                         struct token_list *out, struct api_error *e) {
   struct template_text text = {0};
-  bool done =
-      render(m, r, wall_ms, &text, e) && check_size(m, buffer_str(&text.bytes), "messages", e);
+  bool done = render(m, r, wall_ms, &text, e) && check_size(m, r, buffer_str(&text.bytes), e);
   if (done) chat_encode(m->chat, &text, out);
   template_text_clear(&text);
   return done;
@@ -88,25 +94,25 @@ static bool encode_chat(const struct server_model *m, const struct api_request *
 
 // Said here rather than left to the engine, since OpenAI's clients know this code and some shorten
 // and retry.
-static bool check_length(const struct server_model *m, const struct token_list *ids,
-                         const char *param, struct api_error *e) {
+static bool check_length(const struct server_model *m, const struct api_request *r,
+                         const struct token_list *ids, struct api_error *e) {
   if (ids->count == 0)
-    return api_error_set(e, 400, "invalid_request_error", "", param,
+    return api_error_set(e, 400, "invalid_request_error", "", r->chat ? "messages" : "prompt",
                          "the prompt is empty: there is no token to continue");
-  return ids->count < (size_t)m->context || refuse_length(m, "", ids->count, param, e);
+  return fits(m, r, ids->count) || refuse_length(m, r, "", ids->count, e);
 }
 
 // What users type into a completion never becomes a control token.
 bool server_model_encode(const struct server_model *m, const struct api_request *r, int index,
                          uint64_t wall_ms, struct token_list *out, struct api_error *e) {
-  if (r->chat) return encode_chat(m, r, wall_ms, out, e) && check_length(m, out, "messages", e);
+  if (r->chat) return encode_chat(m, r, wall_ms, out, e) && check_length(m, r, out, e);
   if (r->prompt_ids) {
     for (size_t i = 0; i < r->prompt_ids[index].count; i++)
       token_list_add(out, r->prompt_ids[index].ids[i]);
   } else {
     struct str text = buffer_str(&r->prompts[index]);
-    if (!check_size(m, text, "prompt", e)) return false;
+    if (!check_size(m, r, text, e)) return false;
     tokenizer_encode(model_tokenizer(m->model), text, true, false, out);
   }
-  return check_length(m, out, "prompt", e);
+  return check_length(m, r, out, e);
 }

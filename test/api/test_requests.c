@@ -61,7 +61,7 @@ static void describe_sampling(const struct sampling *s, struct buffer *out) {
 static void describe(const struct api_request *r, struct buffer *out) {
   if (r->model) buffer_print(out, "model %s\n", r->model);
   if (r->choices != 1) buffer_print(out, "n %d\n", r->choices);
-  if (r->max_tokens) buffer_print(out, "max_tokens %d\n", r->max_tokens);
+  if (r->max_tokens >= 0) buffer_print(out, "max_tokens %d\n", r->max_tokens);
   describe_sampling(&r->sampling, out);
   if (r->seed_given) buffer_print(out, "seed %lld\n", (long long)r->sampling.seed);
   for (int i = 0; i < r->stop_count; i++)

@@ -145,6 +145,77 @@ static void echo_comes_first(void **state) {
       USAGE(8, 13) "}");
 }
 
+// Tokens of the prompt, the first of which has no probability, then one of the answer.
+static const struct api_event scored[] = {
+    {API_PROMPT, {0}, {STR("<s>"), NAN}, 0, 0, {{{0}, 0}}, 0, 0},
+    {API_PROMPT, {0}, {STR(" Hi"), -3}, 2, 0, {{{0}, 0}}, 0, 0},
+    {API_PROMPT, {0}, {STR(" the"), -2}, 4, 0, {{{0}, 0}}, 0, 0},
+    TOKEN("\"", "\"", -1, 1),
+    {.kind = API_END, .finish = API_FINISH_LENGTH, .generated_tokens = 1}};
+#define SCORES(top)                                     \
+  "\"logprobs\":{\"tokens\":[\"<s>\",\" Hi\",\" "       \
+  "the\",\"\\\"\"],\"token_logprobs\":[null,-3,-2,-1]," \
+  "\"top_logprobs\":" top ",\"text_offset\":[0,0,2,6]}"
+
+static void the_prompt_is_scored(void **state) {
+  (void)state;
+  static const struct str echo[] = {STR("Hi the")};
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, false, "{\"prompt\":\"Hi the\",\"echo\":true,\"logprobs\":1,\"max_tokens\":1}");
+  f.response.echo = echo;
+  for (size_t i = 0; i < COUNT_OF(scored); i++) {
+    struct api_event event = scored[i];
+    event.top_count = i == 1 || i == 2;
+    event.top[0] = (struct api_token){tokens[4], -2};
+    api_choice_add(&f.response, &choice, &event);
+  }
+  api_write_response(&f.response, &choice, 1, &f.out);
+  api_choice_clear(&choice);
+  end(&f,
+      HEAD("text_completion") "{\"index\":0,\"text\":\"Hi the\\\"\"," SCORES(
+          "[null,{\" the\":-2},{\" the\":-2},{}]") ",\"finish_reason\":\"length\"}]," USAGE(1,
+                                                                                            6) "}");
+}
+
+// All that is told of the prompt comes with the first line.
+static void the_prompt_is_scored_in_a_stream(void **state) {
+  (void)state;
+  static const struct str echo[] = {STR("Hi the")};
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, false, "{\"prompt\":\"Hi the\",\"echo\":true,\"logprobs\":0,\"stream\":true}");
+  f.response.echo = echo;
+  for (size_t i = 0; i < COUNT_OF(scored); i++)
+    api_write_chunk(&f.response, &choice, 0, &scored[i], &f.out);
+  api_choice_clear(&choice);
+  end(&f, "data: " HEAD("text_completion") "{\"index\":0,\"text\":\"Hi the\\\"\"," SCORES(
+      "null") ",\"finish_reason\":null}]}\n\n"
+      "data: " HEAD("text_completion")
+      "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n");
+}
+
+// max_tokens 0: nothing is generated, and the prompt's tokens come with the end.
+static void only_the_prompt_is_scored(void **state) {
+  (void)state;
+  static const struct str echo[] = {STR("Hi")};
+  struct fixture f;
+  struct api_choice choice = {0};
+  start(&f, false,
+        "{\"prompt\":\"Hi\",\"echo\":true,\"logprobs\":0,\"stream\":true,\"max_tokens\":0}");
+  f.response.echo = echo;
+  struct api_event last = {.kind = API_END, .finish = API_FINISH_LENGTH};
+  api_write_chunk(&f.response, &choice, 0, &scored[0], &f.out);
+  api_write_chunk(&f.response, &choice, 0, &scored[1], &f.out);
+  assert_int_equal(f.out.length, 0);
+  api_write_chunk(&f.response, &choice, 0, &last, &f.out);
+  api_choice_clear(&choice);
+  end(&f, "data: " HEAD("text_completion")
+      "{\"index\":0,\"text\":\"Hi\",\"logprobs\":{\"tokens\":[\"<s>\",\" Hi\"],"
+      "\"token_logprobs\":[null,-3],\"top_logprobs\":null,\"text_offset\":[0,0]},"
+      "\"finish_reason\":\"length\"}]}\n\n");
+}
+
 static void streamed_chat(void **state) {
   (void)state;
   struct fixture f;
@@ -221,6 +292,9 @@ int main(void) {
       cmocka_unit_test(whole_chat_with_logprobs),
       cmocka_unit_test(whole_completion_with_logprobs),
       cmocka_unit_test(echo_comes_first),
+      cmocka_unit_test(the_prompt_is_scored),
+      cmocka_unit_test(the_prompt_is_scored_in_a_stream),
+      cmocka_unit_test(only_the_prompt_is_scored),
       cmocka_unit_test(streamed_chat),
       cmocka_unit_test(streamed_completion_with_logprobs),
       cmocka_unit_test(errors_and_models),

@@ -17,7 +17,7 @@ static void must(bool holds) {
 
 static void check_request(const struct api_request *r) {
   must(r->choices >= 1 && r->choices <= API_CHOICES_MAX && r->prompt_count >= 1);
-  must(r->stop_count >= 0 && r->stop_count <= SAMPLING_STOPS && r->max_tokens >= 0);
+  must(r->stop_count >= 0 && r->stop_count <= SAMPLING_STOPS && r->max_tokens >= -1);
   must(r->top_logprobs >= -1 && r->top_logprobs <= SAMPLING_TOP_LOGPROBS);
   must(r->sampling.temperature >= 0 && r->sampling.temperature <= 2);
   for (int i = 0; i < r->sampling.bias_count; i++)
