@@ -119,36 +119,26 @@ static bool is_parameter(const struct render *r, const struct closure *c, struct
   return false;
 }
 
-// Surplus positional arguments go to `varargs` if the body mentions that name; else they are a
-// mistake.
-static void bind_varargs(struct render *r, const struct closure *c, const struct arguments *a) {
-  struct list rest = {0};
-  for (size_t i = c->count; i < a->count; i++) template_list_push(r, &rest, a->values[i]);
-  if (c->uses & USES_VARARGS)
-    template_bind(r, r->t->symbol_varargs, template_list_value(r, rest, VALUE_TUPLE));
-  else if (rest.count)
+// Surplus positional arguments are a mistake.
+static void check_count(struct render *r, const struct closure *c, const struct arguments *a) {
+  if (a->count > c->count)
     template_fail(r, ERROR_INPUT, "macro '%.*s' takes at most %u arguments", SHOWN(c->name),
                   c->count);
 }
 
-// Named arguments that are no parameter: the caller, kwargs, or a mistake.
+// Named arguments that are no parameter: the caller, or a mistake.
 static void bind_keywords(struct render *r, const struct closure *c, const struct arguments *a) {
-  struct dict rest = {0};
   struct value caller = value_undefined(UNDEFINED_SENTENCE, STR("no caller defined"));
   for (size_t i = 0; i < a->named_count && !r->failed; i++) {
     if (is_parameter(r, c, a->names[i], a->count)) continue;
-    if (c->uses & USES_CALLER && str_equal(a->names[i], STR("caller")))
+    if (c->uses_caller && str_equal(a->names[i], STR("caller")))
       caller = a->named[i];
     else
-      template_dict_put(r, &rest, value_string(a->names[i]), a->named[i]);
+      template_fail(r, ERROR_INPUT, "macro '%.*s' takes no argument '%.*s'", SHOWN(c->name),
+                    SHOWN(a->names[i]));
   }
   bool own_caller = is_parameter(r, c, STR("caller"), 0);
-  if (c->uses & USES_CALLER && !own_caller) template_bind(r, r->t->symbol_caller, caller);
-  if (c->uses & USES_KWARGS)
-    template_bind(r, r->t->symbol_kwargs, template_dict_value(r, rest));
-  else if (rest.count)
-    template_fail(r, ERROR_INPUT, "macro '%.*s' takes no argument '%.*s'", SHOWN(c->name),
-                  SHOWN(rest.pairs[0].key.text));
+  if (c->uses_caller && !own_caller) template_bind(r, r->t->symbol_caller, caller);
 }
 
 // A macro sees the scope it was written in, not that of its caller.
@@ -157,7 +147,7 @@ static struct value call_macro(struct render *r, const struct macro *macro,
   const struct closure *c = macro->definition->closure;
   struct scope *caller_scope = r->scope;
   r->scope = template_scope_new(r, macro->scope);
-  if (!r->failed) bind_varargs(r, c, a);
+  if (!r->failed) check_count(r, c, a);
   if (!r->failed) bind_keywords(r, c, a);
   bind_parameters(r, c, a);
   size_t mark = template_mark(r);
@@ -198,12 +188,12 @@ static bool next_round(struct render *r, struct loop *loop) {
 // Runs the loop over `iterable` in a scope below `outer`.  The else branch runs when no round came
 // to its end: as in Jinja, a break or continue in every round counts as none.
 static enum flow run_loop(struct render *r, const struct node *node, struct scope *outer,
-                          struct value iterable, int64_t depth0) {
+                          struct value iterable) {
   struct loop *loop = template_allocate(r, sizeof *loop);
   struct scope *scope = template_scope_new(r, outer), *around = r->scope;
   if (!loop || !scope) return FLOW_BREAK;
-  *loop = (struct loop){.node = node, .outer = outer, .index0 = -1, .length = -1, .depth0 = depth0};
-  loop->current = loop->after = loop->changed = value_absent();
+  *loop = (struct loop){.node = node, .outer = outer, .index0 = -1, .length = -1};
+  loop->current = loop->after = value_absent();
   if (!template_iterate(r, iterable, &loop->iterator)) return FLOW_BREAK;
   enum flow flow = FLOW_NEXT;
   bool completed = false;
@@ -224,18 +214,7 @@ static enum flow run_loop(struct render *r, const struct node *node, struct scop
 
 enum flow template_execute_for(struct render *r, const struct node *node) {
   struct value iterable = template_evaluate(r, node->loop.iterable);
-  return r->failed ? FLOW_BREAK : run_loop(r, node, r->scope, iterable, 0);
-}
-
-// loop(items) inside a recursive loop: the text of the loop's body over other items.
-static struct value call_loop(struct render *r, struct loop *loop, const struct arguments *a) {
-  if (!loop->node->loop.recursive)
-    return template_fail(r, ERROR_INPUT, "loop() needs {%% for … recursive %%}");
-  if (a->count != 1)
-    return template_fail(r, ERROR_INPUT, "loop() takes one argument: what to walk over");
-  size_t mark = template_mark(r);
-  run_loop(r, loop->node, loop->outer, a->values[0], loop->depth0 + 1);
-  return template_take(r, mark);
+  return r->failed ? FLOW_BREAK : run_loop(r, node, r->scope, iterable);
 }
 
 // ---- what stands in front of parentheses
@@ -249,12 +228,6 @@ struct value template_call(struct render *r, struct value callee, const struct a
                                    "function");
     }
     case VALUE_MACRO: return call_macro(r, callee.macro, a);
-    case VALUE_LOOP: return call_loop(r, callee.loop, a);
-    case VALUE_JOINER: {
-      bool first = !callee.joiner->used;
-      callee.joiner->used = true;
-      return first ? value_string(STR("")) : callee.joiner->separator;
-    }
     case VALUE_UNDEFINED: return template_use_undefined(r, callee);
     default:
       return template_fail(r, ERROR_INPUT, "'%s' object is not callable",

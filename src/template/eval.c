@@ -234,46 +234,11 @@ static struct value evaluate_closure(struct render *r, const struct node *node) 
 
 // ---- calls
 
-// **dict: its keys and values behind the named arguments that were written out.
-static void add_keywords(struct render *r, const struct node *node, struct list *names,
-                         struct list *values) {
-  struct value more = template_evaluate(r, node);
-  if (r->failed) return;
-  if (more.kind != VALUE_DICT) {
-    template_fail(r, ERROR_INPUT, "** needs a dict, not %s", template_kind_name(more));
-    return;
-  }
-  for (size_t i = 0; i < more.dict->count; i++) {
-    if (more.dict->pairs[i].key.kind != VALUE_STRING)
-      template_fail(r, ERROR_INPUT, "** needs names for keys");
-    template_list_push(r, names, more.dict->pairs[i].key);
-    template_list_push(r, values, more.dict->pairs[i].value);
-  }
-}
-
 // Evaluates the arguments of a call.  False when that failed.
 static bool evaluate_arguments(struct render *r, const struct call_arguments *a,
                                struct arguments *out) {
-  struct list values = evaluate_all(r, &a->positional);
-  struct list named = evaluate_all(r, &a->named), names = {0};
-  if (a->rest && !r->failed) {
-    struct list rest = template_collect(r, template_evaluate(r, a->rest));
-    for (size_t i = 0; i < rest.count && !r->failed; i++)
-      template_list_push(r, &values, rest.items[i]);
-  }
-  *out = (struct arguments){.names = a->names};
-  if (a->keywords && !r->failed) {
-    for (uint32_t i = 0; i < a->named.count; i++)
-      template_list_push(r, &names, value_string(a->names[i]));
-    add_keywords(r, a->keywords, &names, &named);
-    struct str *texts = template_allocate(r, names.count * sizeof *texts);
-    for (size_t i = 0; texts && i < names.count; i++) texts[i] = names.items[i].text;
-    out->names = texts;
-  }
-  out->values = values.items;
-  out->count = values.count;
-  out->named = named.items;
-  out->named_count = named.count;
+  struct list values = evaluate_all(r, &a->positional), named = evaluate_all(r, &a->named);
+  *out = (struct arguments){values.items, values.count, a->names, named.items, named.count};
   return !r->failed;
 }
 

@@ -88,9 +88,7 @@ static struct value filter_safe(struct render *r, const struct arguments *a) {
   return v;
 }
 
-// Escapes even what is marked safe already.
-static struct value filter_forceescape(struct render *r, const struct arguments *a) {
-  struct str text = template_string_of(r, a->values[0]).text;
+static struct value escaped(struct render *r, struct str text) {
   size_t mark = template_mark(r);
   template_add_escaped(r, text);
   struct value v = template_take(r, mark);
@@ -98,9 +96,10 @@ static struct value filter_forceescape(struct render *r, const struct arguments 
   return v;
 }
 
+// What is marked safe stays as it is.
 static struct value filter_escape(struct render *r, const struct arguments *a) {
-  return a->values[0].kind == VALUE_STRING && a->values[0].safe ? a->values[0]
-                                                                : filter_forceescape(r, a);
+  struct value v = template_string_of(r, a->values[0]);
+  return v.safe ? v : escaped(r, v.text);
 }
 
 // A word begins behind white space, '-', '(', '{', '[' and '<'.
@@ -155,108 +154,6 @@ static struct value filter_indent(struct render *r, const struct arguments *a) {
   struct value v = template_take(r, mark);
   v.safe = text.safe;
   return v;
-}
-
-static struct str first_characters(struct str s, int64_t count) {
-  return (struct str){s.data, template_character_offset(s, count < 0 ? 0 : (size_t)count)};
-}
-
-// The text up to `length` characters, of which `end` takes some; whole words unless told otherwise.
-static struct value cut_text(struct render *r, struct str s, int64_t length, bool mid_word,
-                             struct str end) {
-  struct str kept = first_characters(s, length - (int64_t)template_count_characters(end));
-  const char *space = kept.length && !mid_word ? memrchr(kept.data, ' ', kept.length) : NULL;
-  if (space) kept.length = (size_t)(space - kept.data);
-  size_t mark = template_mark(r);
-  template_add(r, kept);
-  template_add(r, end);
-  return template_take(r, mark);
-}
-
-// Whatever is short enough comes back as it is, of any kind; only longer text is cut.
-static struct value filter_truncate(struct render *r, const struct arguments *a) {
-  int64_t length = template_whole_or(r, a->values[1], 255), has;
-  int64_t leeway = template_whole_or(r, a->values[4], 5);
-  struct str end = value_given(a->values[3]) ? template_text_of(r, a->values[3]) : STR("...");
-  int64_t end_length = (int64_t)template_count_characters(end);
-  if (length < end_length || leeway < 0)
-    return template_fail(r, ERROR_INPUT, "truncate needs a length of at least %lld",
-                         (long long)end_length);
-  if (template_length(a->values[0], &has) && has <= length + leeway) return a->values[0];
-  struct str s = template_text_of(r, a->values[0]);
-  return cut_text(r, s, length, template_truth_or(a->values[2], false), end);
-}
-
-// Words are runs of letters, digits and underscores.
-static struct value filter_wordcount(struct render *r, const struct arguments *a) {
-  struct str s = template_string_of(r, a->values[0]).text;
-  int64_t words = 0;
-  bool inside = false;
-  uint32_t c;
-  for (size_t at = 0, n; (n = (size_t)str_utf8_decode(s, at, &c)) > 0; at += n) {
-    bool word = template_is_alpha(c) || template_is_decimal(c) || c == '_';
-    words += word && !inside;
-    inside = word;
-  }
-  return value_int(words);
-}
-
-// As in a URL: everything but letters, digits and _.-~ (and '/' outside of queries) becomes %XX.
-static void add_quoted(struct render *r, struct value v, bool query) {
-  struct str s = template_string_of(r, v).text;
-  for (size_t i = 0; i < s.length && !r->failed; i++) {
-    char c = s.data[i];
-    bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
-                 (c && strchr("_.-~", c)) || (c == '/' && !query);
-    if (plain)
-      template_add_char(r, c);
-    else if (c == ' ' && query)
-      template_add_char(r, '+');
-    else
-      template_print(r, "%%%02X", (unsigned char)c);
-  }
-}
-
-// A string is quoted; a dict or a list of pairs becomes a query, k=v&k=v.
-static struct value filter_urlencode(struct render *r, const struct arguments *a) {
-  struct value v = a->values[0];
-  size_t mark = template_mark(r);
-  if (v.kind != VALUE_DICT && !value_is_sequence(v)) {
-    add_quoted(r, v, false);
-    return template_take(r, mark);
-  }
-  struct value items = v.kind == VALUE_DICT ? template_dict_items(r, a) : v, item;
-  struct iterator it;
-  if (!template_iterate(r, items, &it)) return v;
-  for (bool first = true; template_next(r, &it, &item); first = false) {
-    struct list pair = template_collect(r, item);
-    if (pair.count != 2)
-      return template_fail(r, ERROR_INPUT, "urlencode needs pairs of a key and a value");
-    if (!first) template_add_char(r, '&');
-    add_quoted(r, pair.items[0], true);
-    template_add_char(r, '=');
-    add_quoted(r, pair.items[1], true);
-  }
-  return template_take(r, mark);
-}
-
-//  key="value" for each pair that is neither none nor undefined, with a blank in front of each.
-static struct value filter_xmlattr(struct render *r, const struct arguments *a) {
-  struct value v = a->values[0];
-  if (v.kind != VALUE_DICT) return template_fail(r, ERROR_INPUT, "xmlattr needs a dict");
-  bool space = template_truth_or(a->values[1], true);
-  size_t mark = template_mark(r);
-  for (size_t i = 0; i < v.dict->count && !r->failed; i++) {
-    const struct pair *pair = &v.dict->pairs[i];
-    if (pair->value.kind == VALUE_NONE || pair->value.kind == VALUE_UNDEFINED) continue;
-    struct value key = template_string_of(r, pair->key), text = template_string_of(r, pair->value);
-    if (space || template_mark(r) > mark) template_add_char(r, ' ');
-    template_add_escaped(r, key.text);
-    template_add_text(r, "=\"");
-    template_add_escaped(r, text.text);
-    template_add_char(r, '"');
-  }
-  return template_take(r, mark);
 }
 
 // ---- JSON
@@ -413,19 +310,6 @@ static struct value filter_length(struct render *r, const struct arguments *a) {
                        template_kind_name(a->values[0]));
 }
 
-// Only real attributes, never items: {'a': 1}|attr('a') is undefined.
-static struct value filter_attr(struct render *r, const struct arguments *a) {
-  struct str name = template_text_of(r, a->values[1]);
-  struct value v = a->values[0];
-  if (v.kind == VALUE_UNDEFINED) return template_use_undefined(r, v);
-  if (v.kind == VALUE_NAMESPACE) return template_get_attribute(r, v, name);
-  struct value found = template_object_attribute(r, v, name);
-  if (value_given(found)) return found;
-  struct value none = value_undefined(UNDEFINED_ATTRIBUTE, name);
-  none.of = v.kind;
-  return none;
-}
-
 // ---- lists
 
 static struct value filter_first(struct render *r, const struct arguments *a) {
@@ -482,38 +366,6 @@ static struct value filter_reverse(struct render *r, const struct arguments *a) 
       template_list_push(r, &reversed, l.items[i]);
   }
   return v.kind == VALUE_STRING ? template_take(r, mark) : stream_of(r, reversed);
-}
-
-// [1, 2, 3]|batch(2, 'x'): [1, 2], [3, 'x'].
-static struct value filter_batch(struct render *r, const struct arguments *a) {
-  struct list items = template_collect(r, a->values[0]), batches = {0};
-  int64_t size = template_whole_or(r, a->values[1], 1);
-  if (size < 1) return template_fail(r, ERROR_INPUT, "batch needs a size above 0");
-  for (size_t at = 0; at < items.count && !r->failed;) {
-    struct list batch = {0};
-    for (int64_t i = 0; i < size && at < items.count; i++)
-      template_list_push(r, &batch, items.items[at++]);
-    while ((int64_t)batch.count < size && !is_nothing(a->values[2]) && !r->failed)
-      template_list_push(r, &batch, a->values[2]);
-    template_list_push(r, &batches, list_of(r, batch));
-  }
-  return stream_of(r, batches);
-}
-
-// [1, 2, 3]|slice(2, 'x'): [1, 2], [3, 'x']: as many columns as asked for, the first ones longer.
-static struct value filter_slice(struct render *r, const struct arguments *a) {
-  struct list items = template_collect(r, a->values[0]), slices = {0};
-  int64_t count = template_whole_or(r, a->values[1], 1);
-  if (count < 1) return template_fail(r, ERROR_INPUT, "slice needs a number above 0");
-  size_t size = items.count / (size_t)count, longer = items.count % (size_t)count, at = 0;
-  for (size_t k = 0; k < (size_t)count && !r->failed; k++) {
-    struct list slice = {0};
-    for (size_t i = 0; i < size + (k < longer); i++)
-      template_list_push(r, &slice, items.items[at++]);
-    if (k >= longer && !is_nothing(a->values[2])) template_list_push(r, &slice, a->values[2]);
-    template_list_push(r, &slices, list_of(r, slice));
-  }
-  return stream_of(r, slices);
 }
 
 // Pairs of (key to sort by, item).
@@ -582,32 +434,6 @@ static struct value filter_unique(struct render *r, const struct arguments *a) {
       template_list_push(r, &kept, items.items[i]);
   }
   return stream_of(r, kept);
-}
-
-// Sorted by key first, so equal keys stand together.  A group is the pair (key, items), also
-// reachable as group.grouper and group.list; its key is that of its first item, before letter case
-// was folded.
-static struct value filter_groupby(struct render *r, const struct arguments *a) {
-  struct list items = template_collect(r, a->values[0]), groups = {0};
-  bool case_sensitive = template_truth_or(a->values[3], false);
-  struct pair *pairs = template_allocate(r, items.count * sizeof *pairs);
-  for (size_t i = 0; i < items.count && !r->failed; i++) {
-    struct value key = at_path(r, items.items[i], a->values[1], a->values[2]);
-    pairs[i] = (struct pair){fold_case(r, key, case_sensitive), items.items[i]};
-  }
-  if (!r->failed) template_sort(r, pairs, items.count, false);
-  for (size_t at = 0; at < items.count && !r->failed;) {
-    size_t end = at;
-    while (end < items.count && template_equal(r, pairs[at].key, pairs[end].key)) end++;
-    struct value group = list_of(r, items_of(r, pairs + at, end - at));
-    struct value key = at_path(r, pairs[at].value, a->values[1], a->values[2]);
-    struct value pair = template_pair_value(r, key, group);
-    pair.of = 1;
-    template_list_push(r, &groups, pair);
-    if (end == at) break;  // NaN: equal to nothing
-    at = end;
-  }
-  return list_of(r, groups);
 }
 
 // wanted: -1 for the least, 1 for the greatest; of equal ones the first.
@@ -734,10 +560,7 @@ static struct value filter_rejectattr(struct render *r, const struct arguments *
 
 static const struct builtin filters[] = {
     {"abs", filter_abs, "value", 1},
-    {"attr", filter_attr, "value name", 2},
-    {"batch", filter_batch, "value linecount fill_with", 2},
     {"capitalize", template_capitalize, "value", 1},
-    {"center", template_center, "value width", 1},
     {"count", filter_length, "value", 1},
     {"d", filter_default, "value default_value boolean", 1},
     {"default", filter_default, "value default_value boolean", 1},
@@ -746,9 +569,7 @@ static const struct builtin filters[] = {
     {"escape", filter_escape, "value", 1},
     {"first", filter_first, "value", 1},
     {"float", filter_float, "value default", 1},
-    {"forceescape", filter_forceescape, "value", 1},
     {"format", filter_format, NULL, 0},
-    {"groupby", filter_groupby, "value attribute default case_sensitive", 2},
     {"indent", filter_indent, "value width first blank", 1},
     {"int", filter_int, "value default base", 1},
     {"items", filter_items, "value", 1},
@@ -768,19 +589,14 @@ static const struct builtin filters[] = {
     {"safe", filter_safe, "value", 1},
     {"select", filter_select, NULL, 0},
     {"selectattr", filter_selectattr, NULL, 0},
-    {"slice", filter_slice, "value slices fill_with", 2},
     {"sort", filter_sort, "value reverse case_sensitive attribute", 1},
     {"string", filter_string, "value", 1},
     {"sum", filter_sum, "value attribute start", 1},
     {"title", filter_title, "value", 1},
     {"tojson", filter_tojson, "value ensure_ascii indent separators sort_keys", 1},
     {"trim", template_strip_both, "value chars", 1},
-    {"truncate", filter_truncate, "value length killwords end leeway", 1},
     {"unique", filter_unique, "value case_sensitive attribute", 1},
     {"upper", template_upper, "value", 1},
-    {"urlencode", filter_urlencode, "value", 1},
-    {"wordcount", filter_wordcount, "value", 1},
-    {"xmlattr", filter_xmlattr, "value autospace", 1},
 };
 
 const struct builtin *template_find_filter(struct str name) {

@@ -2,7 +2,7 @@
 //
 // functions.c: the tests (`x is name`) and the functions every template can call.
 //
-// The functions are Jinja's own (range, dict, namespace, cycler, joiner) and the two that chat
+// The functions are Jinja's own (range, dict, namespace) and the two that chat
 // templates are given beside them: raise_exception(text) refuses a conversation,
 // strftime_now(format) is the local time.
 
@@ -85,25 +85,7 @@ static struct value test_iterable(struct render *r, const struct arguments *a) {
 static struct value test_callable(struct render *r, const struct arguments *a) {
   (void)r;
   uint8_t kind = a->values[0].kind;
-  return value_bool(kind == VALUE_FUNCTION || kind == VALUE_MACRO || kind == VALUE_LOOP ||
-                    kind == VALUE_JOINER || kind == VALUE_UNDEFINED);
-}
-
-static struct value test_escaped(struct render *r, const struct arguments *a) {
-  (void)r;
-  return value_bool(a->values[0].kind == VALUE_STRING && a->values[0].safe);
-}
-
-static struct value test_lower(struct render *r, const struct arguments *a) {
-  struct value text = template_string_of(r, a->values[0]);
-  const struct builtin *method = template_find_method(VALUE_STRING, STR("islower"));
-  return method->run(r, &(struct arguments){.values = &text, .count = 1});
-}
-
-static struct value test_upper(struct render *r, const struct arguments *a) {
-  struct value text = template_string_of(r, a->values[0]);
-  const struct builtin *method = template_find_method(VALUE_STRING, STR("isupper"));
-  return method->run(r, &(struct arguments){.values = &text, .count = 1});
+  return value_bool(kind == VALUE_FUNCTION || kind == VALUE_MACRO || kind == VALUE_UNDEFINED);
 }
 
 static struct value has_remainder(struct render *r, struct value v, struct value divisor,
@@ -127,14 +109,6 @@ static struct value test_divisibleby(struct render *r, const struct arguments *a
 static struct value test_sameas(struct render *r, const struct arguments *a) {
   return value_bool(a->values[0].kind == a->values[1].kind &&
                     template_equal(r, a->values[0], a->values[1]));
-}
-
-static struct value test_filter(struct render *r, const struct arguments *a) {
-  return value_bool(template_find_filter(template_text_of(r, a->values[0])) != NULL);
-}
-
-static struct value test_test(struct render *r, const struct arguments *a) {
-  return value_bool(template_find_test(template_text_of(r, a->values[0])) != NULL);
 }
 
 #define COMPARE_TEST(name, operator)                                              \
@@ -184,11 +158,6 @@ static const struct builtin tests[] = {
     {"even", test_even, "value", 1},
     {"divisibleby", test_divisibleby, "value num", 2},
     {"sameas", test_sameas, "value other", 2},
-    {"lower", test_lower, "value", 1},
-    {"upper", test_upper, "value", 1},
-    {"escaped", test_escaped, "value", 1},
-    {"filter", test_filter, "value", 1},
-    {"test", test_test, "value", 1},
 };
 
 const struct builtin *template_find_test(struct str name) {
@@ -277,29 +246,10 @@ static struct value function_strftime_now(struct render *r, const struct argumen
   return template_take(r, mark);
 }
 
-// cycler('a', 'b'): .next() goes round, .current looks, .reset() starts again.
-static struct value function_cycler(struct render *r, const struct arguments *a) {
-  struct cycler *cycler = template_allocate(r, sizeof *cycler);
-  if (!a->count) return template_fail(r, ERROR_INPUT, "cycler() needs values to go through");
-  if (!cycler) return value_none();
-  struct list items = {.items = (struct value *)a->values, .count = a->count, .capacity = a->count};
-  cycler->items = template_list_value(r, items, VALUE_LIST).list;
-  return r->failed ? value_none() : (struct value){.kind = VALUE_CYCLER, .cycler = cycler};
-}
-
-static struct value function_joiner(struct render *r, const struct arguments *a) {
-  struct joiner *joiner = template_allocate(r, sizeof *joiner);
-  if (!joiner) return value_none();
-  joiner->separator = value_given(a->values[0]) ? a->values[0] : value_string(STR(", "));
-  return (struct value){.kind = VALUE_JOINER, .joiner = joiner};
-}
-
 static const struct builtin globals[] = {
     {"range", function_range, "start stop step", 1},
     {"dict", function_dict, NULL, 0},
     {"namespace", function_namespace, NULL, 0},
-    {"cycler", function_cycler, NULL, 0},
-    {"joiner", function_joiner, "sep", 0},
     {"raise_exception", function_raise_exception, "message", 1},
     {"strftime_now", function_strftime_now, "format", 1},
 };

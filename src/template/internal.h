@@ -149,7 +149,6 @@ const struct builtin *template_find_in(const struct builtin *table, size_t count
 const struct builtin *template_find_filter(struct str name);  // filters.c
 const struct builtin *template_find_test(struct str name);    // functions.c
 const struct builtin *template_find_global(struct str name);  // functions.c
-const struct builtin *template_find_method(enum value_kind kind, struct str name);
 // Methods of all kinds, attributes of the loop variable, cyclers and macros; ABSENT when there is
 // none of that name.
 struct value template_object_attribute(struct render *r, struct value object, struct str name);
@@ -160,7 +159,6 @@ struct value template_lower(struct render *r, const struct arguments *a);
 struct value template_capitalize(struct render *r, const struct arguments *a);
 struct value template_strip_both(struct render *r, const struct arguments *a);
 struct value template_replace(struct render *r, const struct arguments *a);
-struct value template_center(struct render *r, const struct arguments *a);
 struct value template_dict_items(struct render *r, const struct arguments *a);
 // The lines of s, with their ends or without.
 struct list template_split_lines(struct render *r, struct str s, bool keep_ends);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// methods.c: the methods of strings, lists, dicts, cyclers and the loop variable.
+// methods.c: the methods of strings, lists and dicts, and the attributes of the loop variable.
 //
 // One table per kind of object; a row is a name, a function, its parameters and how many of them
 // must be given. values[0] is always the object.  Positions in strings count characters, so text
@@ -97,14 +97,11 @@ struct value template_capitalize(struct render *r, const struct arguments *a) {
   return finish(r, text, mark);
 }
 
-static bool is_cased(uint32_t c) { return template_is_upper(c) || template_is_lower(c); }
-
-static int swap_case(uint32_t c, uint32_t out[3]) {
-  return template_is_upper(c) ? template_to_lower(c, out) : template_to_upper(c, out);
-}
-
-static struct value method_swapcase(struct render *r, const struct arguments *a) {
-  return map_all(r, a->values[0], swap_case);
+// Whether the character changes with the case.
+static bool is_cased(uint32_t c) {
+  uint32_t upper[3], lower[3];
+  return template_to_upper(c, upper) > 1 || template_to_lower(c, lower) > 1 || upper[0] != c ||
+         lower[0] != c;
 }
 
 // A letter behind a letter becomes small, any other one big.
@@ -124,64 +121,28 @@ static struct value method_title(struct render *r, const struct arguments *a) {
 
 // ---- questions about all characters
 
-static bool is_alphanumeric(uint32_t c) { return template_is_alpha(c) || template_is_decimal(c); }
-static bool is_ascii(uint32_t c) { return c < 0x80; }
+static bool is_digit(uint32_t c) { return c >= '0' && c <= '9'; }
 
-// What the empty string answers differs from method to method.
-static struct value all_characters(const struct arguments *a, bool (*is)(uint32_t c),
-                                   bool when_empty) {
+// Of the empty string nothing is true.
+static struct value all_characters(const struct arguments *a, bool (*is)(uint32_t c)) {
   struct str s = a->values[0].text;
   uint32_t c;
   for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0; at += length)
     if (!is(c)) return value_bool(false);
-  return value_bool(s.length ? true : when_empty);
+  return value_bool(s.length > 0);
 }
 
-#define CHARACTER_TEST(name, is, when_empty)                                       \
-  static struct value method_##name(struct render *r, const struct arguments *a) { \
-    (void)r;                                                                       \
-    return all_characters(a, is, when_empty);                                      \
-  }
-CHARACTER_TEST(isalpha, template_is_alpha, false)
-CHARACTER_TEST(isalnum, is_alphanumeric, false)
-CHARACTER_TEST(isdigit, template_is_decimal, false)
-CHARACTER_TEST(isspace, template_is_space, false)
-CHARACTER_TEST(isascii, is_ascii, true)
-CHARACTER_TEST(isprintable, template_is_printable, true)
-
-// At least one cased character, and all cased ones are of this case.
-static struct value all_of_case(const struct arguments *a, bool (*is)(uint32_t c)) {
-  struct str s = a->values[0].text;
-  uint32_t c;
-  bool any = false;
-  for (size_t at = 0, length; (length = (size_t)str_utf8_decode(s, at, &c)) > 0; at += length) {
-    if (is_cased(c) && !is(c)) return value_bool(false);
-    any = any || is(c);
-  }
-  return value_bool(any);
-}
-
-static struct value method_isupper(struct render *r, const struct arguments *a) {
+static struct value method_isdigit(struct render *r, const struct arguments *a) {
   (void)r;
-  return all_of_case(a, template_is_upper);
+  return all_characters(a, is_digit);
 }
 
-static struct value method_islower(struct render *r, const struct arguments *a) {
+static struct value method_isspace(struct render *r, const struct arguments *a) {
   (void)r;
-  return all_of_case(a, template_is_lower);
+  return all_characters(a, template_is_space);
 }
 
-// Text that title() leaves as it is, if there is a letter in it that has a case at all.
-static struct value method_istitle(struct render *r, const struct arguments *a) {
-  struct value title = method_title(r, a);
-  bool cased = method_isupper(r, &(struct arguments){.values = &title, .count = 1}).boolean;
-  struct value upper = template_upper(r, &(struct arguments){.values = &title, .count = 1});
-  struct value lower = template_lower(r, &(struct arguments){.values = &title, .count = 1});
-  cased = cased || !str_equal(upper.text, lower.text);
-  return value_bool(cased && str_equal(title.text, a->values[0].text));
-}
-
-// ---- strip, prefix, suffix, padding
+// ---- strip, prefix, suffix
 
 static struct value strip(struct render *r, const struct arguments *a, int sides) {
   struct value text = template_string_of(r, a->values[0]);
@@ -260,68 +221,6 @@ static struct value method_endswith(struct render *r, const struct arguments *a)
   return starts_or_ends(r, a, ends);
 }
 
-static void add_padding(struct render *r, struct str fill, int64_t count) {
-  for (int64_t i = 0; i < count && !r->failed; i++) template_add(r, fill);
-}
-
-// left and right: in which proportion the padding goes to the sides (center gives an odd one to
-// Python's side).
-static struct value pad(struct render *r, const struct arguments *a, struct value text,
-                        int64_t width, int side) {
-  struct str fill = is_nothing(a->values[2]) ? STR(" ") : template_text_of(r, a->values[2]);
-  int64_t room = width - (int64_t)template_count_characters(text.text);
-  if (room <= 0) return text;
-  if (template_count_characters(fill) != 1)
-    return template_fail(r, ERROR_INPUT, "the fill of a padding must be one character");
-  int64_t left = side == 0 ? room / 2 + (room & width & 1) : side > 0 ? room : 0;
-  size_t mark = template_mark(r);
-  add_padding(r, fill, left);
-  template_add(r, text.text);
-  add_padding(r, fill, room - left);
-  return finish(r, text, mark);
-}
-
-struct value template_center(struct render *r, const struct arguments *a) {
-  return pad(r, a, template_string_of(r, a->values[0]), template_whole_or(r, a->values[1], 80), 0);
-}
-
-static struct value method_ljust(struct render *r, const struct arguments *a) {
-  return pad(r, a, a->values[0], template_whole_or(r, a->values[1], 0), -1);
-}
-
-static struct value method_rjust(struct render *r, const struct arguments *a) {
-  return pad(r, a, a->values[0], template_whole_or(r, a->values[1], 0), 1);
-}
-
-// Zeros go behind a sign.
-static struct value method_zfill(struct render *r, const struct arguments *a) {
-  struct str s = a->values[0].text;
-  int64_t room = template_whole_or(r, a->values[1], 0) - (int64_t)template_count_characters(s);
-  size_t sign = s.length && (s.data[0] == '-' || s.data[0] == '+'), mark = template_mark(r);
-  template_add(r, (struct str){s.data, sign});
-  add_padding(r, STR("0"), room);
-  template_add(r, (struct str){s.data + sign, s.length - sign});
-  return finish(r, a->values[0], mark);
-}
-
-// Blanks up to the next multiple of the tab size; a newline starts the count again.
-static struct value method_expandtabs(struct render *r, const struct arguments *a) {
-  struct str s = a->values[0].text;
-  int64_t size = template_whole_or(r, a->values[1], 8), column = 0;
-  size_t mark = template_mark(r);
-  for (size_t i = 0; i < s.length && !r->failed; i++) {
-    if (s.data[i] == '\t' && size > 0) {
-      add_padding(r, STR(" "), size - column % size);
-      column += size - column % size;
-    } else if (s.data[i] != '\t') {
-      template_add_char(r, s.data[i]);
-      bool newline = s.data[i] == '\n' || s.data[i] == '\r';
-      column = newline ? 0 : column + (((unsigned char)s.data[i] & 0xC0) != 0x80);
-    }
-  }
-  return finish(r, a->values[0], mark);
-}
-
 // ---- find, count, replace
 
 // Byte position of `part` in s, from the left or from the right; -1: not there.
@@ -352,21 +251,11 @@ static int64_t find(struct render *r, const struct arguments *a, bool from_right
                 : start + (int64_t)template_count_characters((struct str){part.data, (size_t)at});
 }
 
-static struct value index_or_fail(struct render *r, int64_t at) {
-  return at < 0 ? template_fail(r, ERROR_INPUT, "substring not found") : value_int(at);
-}
-
 static struct value method_find(struct render *r, const struct arguments *a) {
   return value_int(find(r, a, false));
 }
 static struct value method_rfind(struct render *r, const struct arguments *a) {
   return value_int(find(r, a, true));
-}
-static struct value method_index(struct render *r, const struct arguments *a) {
-  return index_or_fail(r, find(r, a, false));
-}
-static struct value method_rindex(struct render *r, const struct arguments *a) {
-  return index_or_fail(r, find(r, a, true));
 }
 
 // Without overlaps; the empty string is found around every character.
@@ -657,67 +546,17 @@ static struct value method_get(struct render *r, const struct arguments *a) {
   return found ? *found : value_given(a->values[2]) ? a->values[2] : value_none();
 }
 
-static struct value method_is_integer(struct render *r, const struct arguments *a) {
-  (void)r;
-  return value_bool(a->values[0].real == (double)(int64_t)a->values[0].real);
-}
-
-// ---- the loop variable and cyclers
-
-static struct value method_cycle(struct render *r, const struct arguments *a) {
-  if (a->count < 2) return template_fail(r, ERROR_INPUT, "loop.cycle() needs values to go through");
-  return a->values[1 + (size_t)a->values[0].loop->index0 % (a->count - 1)];
-}
-
-// Compares all arguments with those of the call before.
-static struct value method_changed(struct render *r, const struct arguments *a) {
-  struct loop *loop = a->values[0].loop;
-  struct list given = {.items = (struct value *)a->values + 1, .count = a->count - 1};
-  struct value now = template_list_value(r, given, VALUE_TUPLE);
-  bool changed = !value_given(loop->changed) || !template_equal(r, loop->changed, now);
-  loop->changed = now;
-  return value_bool(changed);
-}
-
-static struct value method_next(struct render *r, const struct arguments *a) {
-  (void)r;
-  struct cycler *cycler = a->values[0].cycler;
-  struct value v = cycler->items->items[cycler->at];
-  cycler->at = (cycler->at + 1) % cycler->items->count;
-  return v;
-}
-
-static struct value method_reset(struct render *r, const struct arguments *a) {
-  (void)r;
-  a->values[0].cycler->at = 0;
-  return value_none();
-}
-
 // ---- tables
 
 static const struct builtin string_methods[] = {
     {"capitalize", template_capitalize, "self", 1},
-    {"casefold", template_lower, "self", 1},
-    {"center", template_center, "self width fillchar", 2},
     {"count", method_count, "self sub start end", 2},
     {"endswith", method_endswith, "self suffix start end", 2},
-    {"expandtabs", method_expandtabs, "self tabsize", 1},
     {"find", method_find, "self sub start end", 2},
     {"format", method_format, NULL, 0},
-    {"index", method_index, "self sub start end", 2},
-    {"isalnum", method_isalnum, "self", 1},
-    {"isalpha", method_isalpha, "self", 1},
-    {"isascii", method_isascii, "self", 1},
-    {"isdecimal", method_isdigit, "self", 1},
     {"isdigit", method_isdigit, "self", 1},
-    {"islower", method_islower, "self", 1},
-    {"isnumeric", method_isdigit, "self", 1},
-    {"isprintable", method_isprintable, "self", 1},
     {"isspace", method_isspace, "self", 1},
-    {"istitle", method_istitle, "self", 1},
-    {"isupper", method_isupper, "self", 1},
     {"join", method_join, "self iterable", 2},
-    {"ljust", method_ljust, "self width fillchar", 2},
     {"lower", template_lower, "self", 1},
     {"lstrip", method_lstrip, "self chars", 1},
     {"partition", method_partition, "self sep", 2},
@@ -725,8 +564,6 @@ static const struct builtin string_methods[] = {
     {"removesuffix", method_removesuffix, "self suffix", 2},
     {"replace", method_replace, "self old new count", 3},
     {"rfind", method_rfind, "self sub start end", 2},
-    {"rindex", method_rindex, "self sub start end", 2},
-    {"rjust", method_rjust, "self width fillchar", 2},
     {"rpartition", method_rpartition, "self sep", 2},
     {"rsplit", method_rsplit, "self sep maxsplit", 1},
     {"rstrip", method_rstrip, "self chars", 1},
@@ -734,10 +571,8 @@ static const struct builtin string_methods[] = {
     {"splitlines", method_splitlines, "self keepends", 1},
     {"startswith", method_startswith, "self prefix start end", 2},
     {"strip", template_strip_both, "self chars", 1},
-    {"swapcase", method_swapcase, "self", 1},
     {"title", method_title, "self", 1},
     {"upper", template_upper, "self", 1},
-    {"zfill", method_zfill, "self width", 2},
 };
 
 static const struct builtin sequence_methods[] = {
@@ -752,12 +587,6 @@ static const struct builtin dict_methods[] = {
     {"values", method_values, "self", 1},
 };
 
-static const struct builtin float_methods[] = {{"is_integer", method_is_integer, "self", 1}};
-static const struct builtin loop_methods[] = {{"cycle", method_cycle, NULL, 0},
-                                              {"changed", method_changed, NULL, 0}};
-static const struct builtin cycler_methods[] = {{"next", method_next, "self", 1},
-                                                {"reset", method_reset, "self", 1}};
-
 static const struct {
   const struct builtin *rows;
   size_t count;
@@ -766,9 +595,6 @@ static const struct {
     [VALUE_LIST] = {sequence_methods, COUNT_OF(sequence_methods)},
     [VALUE_TUPLE] = {sequence_methods + 1, COUNT_OF(sequence_methods) - 1},  // tuples have no copy
     [VALUE_DICT] = {dict_methods, COUNT_OF(dict_methods)},
-    [VALUE_FLOAT] = {float_methods, COUNT_OF(float_methods)},
-    [VALUE_LOOP] = {loop_methods, COUNT_OF(loop_methods)},
-    [VALUE_CYCLER] = {cycler_methods, COUNT_OF(cycler_methods)},
 };
 
 const struct builtin *template_find_in(const struct builtin *table, size_t count, struct str name) {
@@ -777,7 +603,7 @@ const struct builtin *template_find_in(const struct builtin *table, size_t count
   return NULL;
 }
 
-const struct builtin *template_find_method(enum value_kind kind, struct str name) {
+static const struct builtin *find_method(enum value_kind kind, struct str name) {
   return template_find_in(methods[kind].rows, methods[kind].count, name);
 }
 
@@ -814,12 +640,6 @@ static struct value loop_first(struct render *r, struct loop *loop) {
 static struct value loop_last(struct render *r, struct loop *loop) {
   return value_bool(!value_given(peeked(r, loop)));
 }
-static struct value loop_depth(struct render *r, struct loop *loop) {
-  return (void)r, value_int(loop->depth0 + 1);
-}
-static struct value loop_depth0(struct render *r, struct loop *loop) {
-  return (void)r, value_int(loop->depth0);
-}
 static struct value loop_size(struct render *r, struct loop *loop) {
   return value_int(loop_length(r, loop));
 }
@@ -847,11 +667,10 @@ static const struct {
     {"index", loop_index},         {"index0", loop_index0},     {"first", loop_first},
     {"last", loop_last},           {"length", loop_size},       {"revindex", loop_revindex},
     {"revindex0", loop_revindex0}, {"previtem", loop_previtem}, {"nextitem", loop_nextitem},
-    {"depth", loop_depth},         {"depth0", loop_depth0},
 };
 
 static struct value bound_method(struct render *r, struct value object, struct str name) {
-  const struct builtin *method = template_find_method(object.kind, name);
+  const struct builtin *method = find_method(object.kind, name);
   struct function *function = method ? template_allocate(r, sizeof *function) : NULL;
   if (!function) return value_absent();
   *function = (struct function){method, object};
@@ -864,12 +683,6 @@ struct value template_object_attribute(struct render *r, struct value object, st
     for (size_t i = 0; i < COUNT_OF(loop_attributes); i++)
       if (str_equal(name, str_of(loop_attributes[i].name)))
         return loop_attributes[i].get(r, object.loop);
-  if (object.kind == VALUE_CYCLER && str_equal(name, STR("current")))
-    return object.cycler->items->items[object.cycler->at];
-  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("grouper")))
-    return object.list->items[0];
-  if (object.kind == VALUE_TUPLE && object.of && str_equal(name, STR("list")))
-    return object.list->items[1];
   if (object.kind == VALUE_MACRO && str_equal(name, STR("name")))
     return value_string(object.macro->definition->closure->name);
   return bound_method(r, object, name);

@@ -96,6 +96,13 @@ static double floor_modulo(double a, double b) {
   return (remainder < 0) != (b < 0) ? remainder + b : remainder;
 }
 
+// As Python rounds it: to the next lower whole number, and zero keeps the sign of a / b.
+static double floor_quotient(double a, double b) {
+  double quotient = (a - floor_modulo(a, b)) / b, whole = floor(quotient);
+  if (quotient == 0) return copysign(0, a / b);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
 // Division by zero is an error here too, not an infinity.
 static struct value arithmetic_reals(struct render *r, enum token_kind operator, double a,
                                      double b) {
@@ -107,7 +114,7 @@ static struct value arithmetic_reals(struct render *r, enum token_kind operator,
     case TOKEN_SUBTRACT: return value_float(a - b);
     case TOKEN_MULTIPLY: return value_float(a * b);
     case TOKEN_DIVIDE: return value_float(a / b);
-    case TOKEN_FLOOR_DIVIDE: return value_float(floor((a - floor_modulo(a, b)) / b + 0.5));
+    case TOKEN_FLOOR_DIVIDE: return value_float(floor_quotient(a, b));
     case TOKEN_MODULO: return value_float(floor_modulo(a, b));
     default: break;
   }

@@ -185,7 +185,7 @@ static struct node *parse_if(struct parser *p, uint32_t line) {
   return node;
 }
 
-// `for` targets `in` tuple (`if` test)? `recursive`?  The iterable ends before `if`, so it takes no
+// `for` targets `in` tuple (`if` test)?  The iterable ends before `if`, so it takes no
 // inline if.
 static struct node *parse_for(struct parser *p, uint32_t line) {
   struct node *node = template_node(p, NODE_FOR, line);
@@ -193,9 +193,8 @@ static struct node *parse_for(struct parser *p, uint32_t line) {
   if (!template_skip_name(p, "in"))
     template_parser_fail(p, template_peek(p)->line,
                          "'in' was expected after the names of a for loop");
-  node->loop.iterable = template_parse_tuple(p, false, "recursive");
+  node->loop.iterable = template_parse_tuple(p, false, NULL);
   if (template_skip_name(p, "if")) node->loop.filter = template_parse_expression(p, true);
-  node->loop.recursive = template_skip_name(p, "recursive");
   template_node_above(p, node, node->loop.target);
   template_node_above(p, node, node->loop.iterable);
   template_node_above(p, node, node->loop.filter);
@@ -292,16 +291,16 @@ static void parse_parameters(struct parser *p, struct closure *c) {
   template_expect(p, TOKEN_PAREN_CLOSE);
 }
 
-// The body of a macro or call block.  What it mentions of caller, varargs and kwargs decides what a
-// call may pass.
+// The body of a macro or call block.  Whether it mentions `caller`
+// decides if a call block may call it.
 static void parse_closure_body(struct parser *p, struct node *node, const char *end) {
-  uint8_t outer_uses = p->uses;
+  bool outer_uses = p->uses_caller;
   int loops = p->loops;
-  p->uses = 0;
+  p->uses_caller = false;
   p->loops = 0;
   node->closure->body = parse_last_body(p, node, end);
-  node->closure->uses = p->uses;
-  p->uses |= outer_uses;
+  node->closure->uses_caller = p->uses_caller;
+  p->uses_caller = p->uses_caller || outer_uses;
   p->loops = loops;
 }
 
@@ -474,8 +473,6 @@ bool template_parse_tokens(struct template *t, const struct tokens *tokens, stru
   struct parser p = {.t = t, .tokens = tokens, .error = e};
   t->symbol_loop = template_symbol(t, STR("loop"));
   t->symbol_caller = template_symbol(t, STR("caller"));
-  t->symbol_varargs = template_symbol(t, STR("varargs"));
-  t->symbol_kwargs = template_symbol(t, STR("kwargs"));
   t->body = parse_statements(&p, (const char *const[]){NULL});
   if (p.unknown)
     template_parser_fail(&p, p.unknown->line, "there is no %s '%.*s'",

@@ -252,7 +252,7 @@ static const struct {
     {"None", {.kind = VALUE_NONE}},
 };
 
-// Constants are names to the lexer.  Mentioning caller, varargs or kwargs marks the macro around.
+// Constants are names to the lexer.  Mentioning caller marks the macro around.
 static struct node *parse_name(struct parser *p) {
   const struct token *token = template_advance(p);
   struct node *node = template_node(p, NODE_CONSTANT, token->line);
@@ -263,9 +263,7 @@ static struct node *parse_name(struct parser *p) {
     }
   node->kind = NODE_NAME;
   node->symbol = template_symbol(p->t, token->text);
-  if (node->symbol == p->t->symbol_caller) p->uses |= USES_CALLER;
-  if (node->symbol == p->t->symbol_varargs) p->uses |= USES_VARARGS;
-  if (node->symbol == p->t->symbol_kwargs) p->uses |= USES_KWARGS;
+  if (node->symbol == p->t->symbol_caller) p->uses_caller = true;
   return node;
 }
 
@@ -411,29 +409,18 @@ static void add_named(struct parser *p, struct call_arguments *a, struct str nam
   a->names = names;
 }
 
-// One argument: `value`, `name=value`, `*list` or `**dict`; positional ones may not follow the
-// others.
+// One argument: `value` or `name=value`; positional ones may not follow the others.
 static struct node *parse_argument(struct parser *p, struct call_arguments *a) {
   const struct token *token = template_peek(p);
-  const char *late = "a positional argument follows a named one";
-  if (template_skip(p, TOKEN_POWER)) {
-    if (a->keywords) template_parser_fail(p, token->line, "a call has ** twice");
-    return a->keywords = template_parse_expression(p, true);
-  }
-  if (template_skip(p, TOKEN_MULTIPLY)) {
-    if (a->rest || a->keywords)
-      template_parser_fail(p, token->line, "a call has * twice or after **");
-    return a->rest = template_parse_expression(p, true);
-  }
   if (token->kind == TOKEN_NAME && p->tokens->items[p->at + 1].kind == TOKEN_ASSIGN) {
-    if (a->keywords) template_parser_fail(p, token->line, "a named argument follows **");
     p->at += p->failed ? 0 : 2;
     struct node *value = template_parse_expression(p, true);
     add_named(p, a, token->text);
     template_nodes_add(p, &a->named, value);
     return value;
   }
-  if (a->named.count || a->rest || a->keywords) template_parser_fail(p, token->line, "%s", late);
+  if (a->named.count)
+    template_parser_fail(p, token->line, "a positional argument follows a named one");
   struct node *value = template_parse_expression(p, true);
   template_nodes_add(p, &a->positional, value);
   return value;

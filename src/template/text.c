@@ -83,7 +83,7 @@ static int shortest_digits(double d, char digits[20], int *exponent) {
 }
 
 // Python writes a float without an exponent from 1e-4 up to below 1e16.
-void template_add_float(struct render *r, double d) {
+static void add_float(struct render *r, double d) {
   if (isnan(d) || isinf(d)) {
     template_add_text(r, isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
     return;
@@ -196,7 +196,7 @@ static void add_number(struct render *r, struct value v) {
   if (v.kind == VALUE_INT)
     template_print(r, "%lld", (long long)v.integer);
   else
-    template_add_float(r, v.real);
+    add_float(r, v.real);
   if (v.own) template_set_origin(r, mark, TEMPLATE_OWN);
 }
 
@@ -353,7 +353,7 @@ static void add_json_pairs(struct render *r, const struct dict *d, const struct 
 
 static void add_json_number(struct render *r, double d) {
   if (isfinite(d))
-    template_add_float(r, d);
+    add_float(r, d);
   else
     template_add_text(r, isnan(d) ? "NaN" : d < 0 ? "-Infinity" : "Infinity");
 }

@@ -71,8 +71,7 @@ struct nodes {
 
 struct call_arguments {
   struct nodes positional, named;
-  struct str *names;             // of named
-  struct node *rest, *keywords;  // *rest and **keywords, or NULL
+  struct str *names;  // of named
 };
 
 struct parameter {
@@ -84,10 +83,9 @@ struct closure {
   struct str name;
   struct parameter *parameters;
   uint32_t count;
-  uint8_t uses;  // USES_… : which of the special names the body mentions
+  bool uses_caller;  // the body mentions `caller`
   struct nodes body;
 };
-enum { USES_CALLER = 1, USES_VARARGS = 2, USES_KWARGS = 4 };
 
 struct node {
   uint8_t kind;    // enum node_kind
@@ -131,7 +129,6 @@ struct node {
     struct {
       struct node *target, *iterable, *filter;  // filter may be NULL
       struct nodes body, otherwise;
-      bool recursive;
     } loop;
     struct {
       struct node *target, *value;
@@ -160,7 +157,7 @@ struct template {
   struct map symbol_of;  // name → symbol
   struct str *symbols;   // symbol → name
   uint32_t symbol_count, symbol_capacity;
-  uint32_t symbol_loop, symbol_caller, symbol_varargs, symbol_kwargs;
+  uint32_t symbol_loop, symbol_caller;
 };
 
 uint32_t template_symbol(struct template *t,
@@ -244,7 +241,7 @@ struct parser {
   int conditional;  // > 0 inside {% if %}: unknown filters and tests are refused only when reached
   const struct node *unknown;  // the first one outside of any condition: refused at once
   int loops;                   // open {% for %} bodies of the innermost closure
-  uint8_t uses;                // USES_… of the innermost closure
+  bool uses_caller;            // of the innermost closure
 };
 
 const struct token *template_peek(const struct parser *p);
@@ -267,7 +264,7 @@ void template_node_above(struct parser *p, struct node *parent, const struct nod
 
 // Without conditions, `a if b else c` ends before `if`.
 struct node *template_parse_expression(struct parser *p, bool with_condition);
-// Expressions separated by commas make a tuple.  end_name ends it early (`in`, `recursive`), or
+// Expressions separated by commas make a tuple.  end_name ends it early (`in`), or
 // NULL.
 struct node *template_parse_tuple(struct parser *p, bool with_condition, const char *end_name);
 // What may stand left of an assignment; a namespace's attribute only where that is allowed.

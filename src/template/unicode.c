@@ -36,14 +36,6 @@ bool template_is_space(uint32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool template_is_alpha(uint32_t c) {
-  return c < 0x80 ? (c | 32) >= 'a' && (c | 32) <= 'z' : IN(alphabetic_ranges, c);
-}
-bool template_is_decimal(uint32_t c) {
-  return c < 0x80 ? c >= '0' && c <= '9' : IN(decimal_ranges, c);
-}
-bool template_is_upper(uint32_t c) { return c < 0x80 ? c >= 'A' && c <= 'Z' : IN(upper_ranges, c); }
-bool template_is_lower(uint32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : IN(lower_ranges, c); }
 bool template_is_printable(uint32_t c) {
   return c < 0x80 ? c >= ' ' && c != 0x7F : !IN(unprintable_ranges, c);
 }

@@ -25,8 +25,7 @@ static const char *const kind_names[VALUE_KINDS] = {
     [VALUE_RANGE] = "range",         [VALUE_STREAM] = "generator",
     [VALUE_VIEW] = "dict_view",      [VALUE_NAMESPACE] = "Namespace",
     [VALUE_FUNCTION] = "function",   [VALUE_MACRO] = "Macro",
-    [VALUE_LOOP] = "LoopContext",    [VALUE_CYCLER] = "Cycler",
-    [VALUE_JOINER] = "Joiner",       [VALUE_ABSENT] = "nothing",
+    [VALUE_LOOP] = "LoopContext",    [VALUE_ABSENT] = "nothing",
 };
 
 const char *template_kind_name(struct value v) { return kind_names[v.kind]; }

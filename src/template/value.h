@@ -10,7 +10,7 @@
 //                                                                          items[1]  STRING "x"
 //
 // Invariants.  Lists, tuples, dicts and ranges never change once a value points to them;
-// namespaces, loop state, cyclers, joiners and the position of a stream do.  Text is UTF-8.
+// namespaces, loop state and the position of a stream do.  Text is UTF-8.
 // Functions that make values return none (or what they had) when a limit was reached; render.failed
 // says so.
 #pragma once
@@ -43,8 +43,6 @@ enum value_kind {
   VALUE_FUNCTION,   // a built-in function, or a method together with its object
   VALUE_MACRO,
   VALUE_LOOP,
-  VALUE_CYCLER,
-  VALUE_JOINER,
   VALUE_ABSENT,  // no value at all: an argument that was not given, a variable that was not set
   VALUE_KINDS,
 };
@@ -61,7 +59,7 @@ enum view_of { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
 struct value {
   uint8_t kind;  // enum value_kind
-  uint8_t of;    // UNDEFINED: kind of the object; VIEW: enum view_of; TUPLE: 1 = made by groupby
+  uint8_t of;    // UNDEFINED: kind of the object; VIEW: enum view_of
   uint8_t why;   // UNDEFINED: enum undefined_reason
   bool safe;     // STRING: marked by the `safe` and `escape` filters (Jinja's Markup)
   bool own;      // INT, FLOAT: the template's own number.  The origin of text lies beside it.
@@ -78,8 +76,6 @@ struct value {
     const struct function *function;
     const struct macro *macro;
     struct loop *loop;
-    struct cycler *cycler;
-    struct joiner *joiner;
   };
 };
 
@@ -111,16 +107,6 @@ struct range {  // start, start + step, … : count items, none at or beyond sto
 struct stream {
   struct list items;
   size_t next;
-};
-
-struct cycler {
-  const struct list *items;
-  size_t at;
-};
-
-struct joiner {
-  struct value separator;
-  bool used;
 };
 
 // What a call hands over.  A built-in with a parameter list gets them bound: values[i] is parameter
@@ -165,8 +151,7 @@ struct loop {
   struct scope *outer;      // the scope around the statement
   struct iterator iterator;
   struct value before, current, after;  // after: looked at early, or ABSENT
-  struct value changed;                 // arguments of the last loop.changed(), or ABSENT
-  int64_t index0, length, depth0;       // length: -1 until asked for
+  int64_t index0, length;               // length: -1 until asked for
 };
 
 // ---- making and asking, without a rendering
@@ -262,7 +247,6 @@ struct value template_take(struct render *r, size_t mark);  // a string of what 
 
 void template_add_value(struct render *r, struct value v);  // as {{ v }} prints it
 void template_add_repr(struct render *r, struct value v);   // as Python's repr
-void template_add_float(struct render *r, double d);  // shortest text that reads back the same
 void template_add_escaped(struct render *r, struct str s);  // &, <, >, " and ' as HTML entities
 struct value template_string_of(struct render *r, struct value v);  // Python's str(v)
 
@@ -284,10 +268,6 @@ size_t template_count_characters(struct str s);
 size_t template_character_offset(struct str s,
                                  size_t index);  // byte at which character `index` starts
 bool template_is_space(uint32_t c);
-bool template_is_alpha(uint32_t c);
-bool template_is_decimal(uint32_t c);
-bool template_is_upper(uint32_t c);
-bool template_is_lower(uint32_t c);
 bool template_is_printable(uint32_t c);              // repr shows it as it is
 int template_to_upper(uint32_t c, uint32_t out[3]);  // returns how many characters it becomes
 int template_to_lower(uint32_t c, uint32_t out[3]);  // likewise

@@ -6,8 +6,11 @@
     python3 test/template/template.test.py --store         also writes the cases of SNIPPETS and CHATS to
                                                         test/template/cases/, where `make test` finds them
     MOTLEY_TEMPLATE_FOLDER=DIR python3 …                also renders every *.jinja in DIR over all conversations
+                                                        (default: build/templates, where scripts/chat-templates.sh
+                                                        puts published ones; without that folder they are left out)
 
-Each case goes through the C program test_template_template_cases, which compares byte by byte.
+Each case goes through the C program test_template_template_cases, which compares byte by byte.  Cases of whole chat
+templates go through test_model_hostile, too, which fills the conversations with text that looks like special tokens.
 """
 import copy
 import datetime
@@ -100,14 +103,15 @@ def write(cases, file):
     file.write('\n}, "cases": [\n' + ",\n".join(map(line, cases)) + "\n]}\n")
 
 
-def run(cases, what):
+def run(cases, what, programs=("test_template_template_cases",)):
     print(f"{what}: {len(cases)} cases, {sum('output' in c for c in cases)} with a text")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         write(cases, file)
         file.flush()
-        program = os.path.join(os.environ.get("MOTLEY_BUILD", "build/asan"), "test_template_template_cases")
+        folder = os.environ.get("MOTLEY_BUILD", "build/asan")
         environment = dict(os.environ, MOTLEY_TEMPLATE_CASES=file.name)
-        return subprocess.run([program], env=environment, check=False).returncode == 0
+        return all([subprocess.run([os.path.join(folder, program)], env=environment, check=False).returncode == 0
+                    for program in programs])
 
 
 def store(cases, name):
@@ -128,15 +132,15 @@ def main():
     count, seed = int(os.environ.get("MOTLEY_TEMPLATE_RANDOM", "1000")), int(os.environ.get("MOTLEY_TEMPLATE_SEED", "1"))
     sources = template_random.expressions(count, seed) + template_random.programs(count, seed)
     good = run([expect(source, source, "snippets") for source in sources], f"random, seed {seed}") and good
-    folder = os.environ.get("MOTLEY_TEMPLATE_FOLDER")
-    if folder:
+    folder = os.environ.get("MOTLEY_TEMPLATE_FOLDER", "build/templates")
+    if os.path.isdir(folder):
         found = []
         for path in sorted(glob.glob(folder + "/*.jinja")):
             with open(path) as file:
                 source = file.read()
             found += [expect(f"{os.path.basename(path)} / {about}", source, about)
                       for about in CONVERSATIONS]
-        good = run(found, folder) and good
+        good = run(found, folder, ("test_template_template_cases", "test_model_hostile")) and good
     return 0 if good else 1
 
 

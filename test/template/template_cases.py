@@ -196,6 +196,7 @@ EXPRESSIONS = r"""
 1 + 2 * 3 - 4 / 2
 7 // 2, -7 // 2, 7 // -2, 7 % 3, -7 % 3, 7 % -3, 7.5 // 2, -7.5 % 2, 7.5 % -2
 2 ** 3 ** 2, 2 ** -1, (-2) ** 3, 2.0 ** 0.5, 2 ** 62
+(f - f) // neg, -7.5 // 2, 7 // -2.0, 0.0 % neg, 1e300 // 7.0
 -2 ** 2, -n|abs, -neg, +n, - 1|string
 1 / 0
 1 // 0
@@ -278,7 +279,7 @@ l + (1,)
 -'a'
 none + 1
 [1] + none
-s.upper(), s.lower(), s.title(), s.capitalize(), s.swapcase(), u.upper(), u.lower(), 'straße'.upper(), 'ΑΣ'.lower()[0], 'ǆ'.upper()
+s.upper(), s.lower(), s.title(), s.capitalize(), u.upper(), u.lower(), 'straße'.upper(), 'ΑΣ'.lower()[0], 'ǆ'.upper()
 '  x '.strip(), '  x '.lstrip() ~ '|', '  x '.rstrip() ~ '|', 'xxaxx'.strip('x'), 'abcba'.strip('ab'), 'éaé'.strip('é'), '\u3000x\u00a0'.strip(), 'x'.strip(none)
 'abc'.lstrip('ab'), 'abc'.rstrip('bc'), 'mississippi'.rstrip('ip')
 'abc'.strip(1)
@@ -289,22 +290,17 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 'abc'.startswith('ab'), 'abc'.startswith(('x', 'a')), 'abc'.endswith('bc'), 'abc'.endswith(('x', 'y')), 'abc'.startswith('b', 1), 'abc'.startswith(''), 'abc'.endswith('b', 0, 2), 'abc'.startswith('a', 5), ''.startswith('')
 'abc'.startswith(1)
 'abc'.startswith(['a'])
-'abcabc'.find('c'), 'abc'.find('x'), 'abcabc'.rfind('b'), 'abcabc'.find('b', 2), 'abcabc'.find('b', -2), 'é東x'.find('x'), 'abc'.find(''), 'abc'.find('', 5), 'abcabc'.index('c'), 'abcabc'.rindex('a'), 'éxé'.rfind('é')
-'abc'.index('x')
+'abcabc'.find('c'), 'abc'.find('x'), 'abcabc'.rfind('b'), 'abcabc'.find('b', 2), 'abcabc'.find('b', -2), 'é東x'.find('x'), 'abc'.find(''), 'abc'.find('', 5), 'éxé'.rfind('é')
 'banana'.count('an'), 'aaa'.count('aa'), 'abc'.count(''), 'banana'.count('a', 2), 'banana'.count('a', 2, 4)
 'banana'.replace('a', 'o'), 'banana'.replace('a', 'o', 2), 'abc'.replace('', '-'), 'abc'.replace('', '-', 2), 'abc'.replace('x', 'y'), 'aaa'.replace('aa', 'b'), 'abc'.replace('b', '')
 'abc'.replace(1, 2)
 ', '.join(['a', 'b']), ''.join([]), '-'.join('abc'), ','.join(d), ', '.join(words|sort)
 ', '.join([1, 2])
 'abc'.join(5)
-'5'.isdigit(), ''.isdigit(), 'a1'.isalnum(), 'ab'.isalpha(), 'é'.isalpha(), ' '.isspace(), 'Ab'.islower(), 'ab1'.islower(), 'AB'.isupper(), 'Ab Cd'.istitle(), 'abc'.isascii(), 'é'.isascii(), '１'.isdigit(), '1.5'.isdigit(), '12'.isnumeric(), '12'.isdecimal(), '_'.isalnum(), 'A b'.istitle()
-'x'.center(5) ~ '|', 'x'.center(4, '*'), 'xy'.center(5, '*'), 'x'.ljust(3, '.'), 'x'.rjust(3), '5'.zfill(3), '-5'.zfill(4), 'abc'.zfill(2), 'é'.center(4, '·')
-'x'.center(5, 'ab')
-'a-b-c'.partition('-'), 'a-b-c'.rpartition('-'), 'abc'.partition('x'), 'abc'.rpartition('x'), 'abc'.removeprefix('a'), 'abc'.removesuffix('c'), 'abc'.removeprefix('x'), 'a\tb'.expandtabs(4)
-'{} {}'.format(1, 'a'), '{1} {0}'.format('a', 'b'), '{x} {y}'.format(x=1, y=none), '{{}} {}'.format(1), '{0.b} {0[a]} {1[0]}'.format(d, l), '{!r} {!s}'.format('a', 'b')
-'{:5}|{:<5}|{:>5}|{:^5}|{:*^5}|{:05}|{:+}|{: }|{:,}|{:x}|{:#x}|{:b}|{:o}|{:c}'.format('a', 'b', 'c', 'd', 'e', 42, 5, 6, 1234567, 255, 255, 5, 8, 65)
-'{:.2f}|{:8.3f}|{:.0f}|{:e}|{:g}|{:%}|{:.1%}|{}|{:10}|{:<10}|{:,.2f}|{:.3}|{:.3}'.format(3.14159, 2.5, 2.5, 12345.678, 0.00001, 0.25, 0.256, 1.0, 1.5, 1.5, 1234567.891, 'abcdef', 3.14159)
-'{:>{}}'.format('x', 5), '{:{w}}|'.format('x', w=4), '{:_}'.format(1234567), '{:+.1f}'.format(-2.55), '{:05.1f}'.format(-2.5), '{:d}'.format(true), '{}'.format(true), '{:>6}'.format(none|string), '{:#o} {:#b}'.format(8, 5), '{:X}'.format(255)
+'5'.isdigit(), ''.isdigit(), ' '.isspace(), '1.5'.isdigit()
+'a-b-c'.partition('-'), 'a-b-c'.rpartition('-'), 'abc'.partition('x'), 'abc'.rpartition('x'), 'abc'.removeprefix('a'), 'abc'.removesuffix('c'), 'abc'.removeprefix('x')
+'{} {}'.format(1, 'a'), '{1} {0}'.format('a', 'b'), '{x} {y}'.format(x=1, y=none), '{{}} {}'.format(1)
+'{:+.1f}'.format(-2.55), '{:05.1f}'.format(-2.5), '{:d}'.format(true), '{}'.format(true), '{:>6}'.format(none|string)
 '{}'.format()
 '{x}'.format(1)
 '{'.format(1)
@@ -312,7 +308,7 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 '{:d}'.format('a')
 '{:s}'.format(1)
 '{:z}'.format(1)
-'%s %s' % (1, 'a'), '%s' % 'x', '%s' % [1, 2], '%d%%' % 5, '%05d|%5d|%-5d|%+d|% d' % (42, 42, 42, 42, 42), '%.2f|%8.3f|%e|%g|%G' % (3.14159, 2.5, 12345.678, 0.00001, 1e20), '%x %X %o %#x' % (255, 255, 8, 255), '%r %s' % ('a', none), '%5s|%-5s|%.2s' % ('abc', 'abc', 'abc'), '%c%c' % (65, 'b'), '%i' % 3.9, '%(a)s %(b)d' % {'a': 'x', 'b': 3}, '%*d' % (5, 42), '%s' % d.zz
+'%s %s' % (1, 'a'), '%s' % 'x', '%s' % [1, 2], '%d%%' % 5, '%05d|%5d|%-5d|%+d|% d' % (42, 42, 42, 42, 42), '%5s|%-5s|%.2s' % ('abc', 'abc', 'abc'), '%i' % 3.9, '%(a)s %(b)d' % {'a': 'x', 'b': 3}, '%s' % d.zz
 '%s' % ()
 '%s %s' % (1,)
 '%s' % (1, 2)
@@ -321,11 +317,10 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 '%' % 1
 'a' % 1
 'a' % (), 'a' % {}, 'a' % []
-'%s and %s'|format(1, 'b'), '%(x)s'|format(x=5), '%.3f'|format(f), '%s'|format(l)
-(1.0).is_integer(), (1.5).is_integer(), l.index(1), l.count(3), (1, 2, 1).count(1), (5, 6).index(6)
-letters.upper() == letters, letters.upper(), letters.lower(), letters|list|select('upper')|join, letters|list|select('lower')|join
-'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d' % (5, 'a', 5, 'a', 2.25, 5), '%+x|%#o|%.3d|%5.3d' % (255, 8, 5, 5)
-(range(60)|list + range(60)|list)|unique|list|length, (range(40)|map('string')|list * 2)|unique|join(','), dict(range(50)|map('string')|batch(2))['48'], dict(range(50)|batch(2))[48], dict(range(50)|batch(2)|list)|length, {'a': 1}|length
+l.index(1), l.count(3), (1, 2, 1).count(1), (5, 6).index(6)
+letters.upper() == letters, letters.upper(), letters.lower()
+'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d' % (5, 'a', 5, 'a', 2.25, 5)
+(range(60)|list + range(60)|list)|unique|list|length, (range(40)|map('string')|list * 2)|unique|join(','), {'a': 1}|length
 l.index(9)
 l.append(4)
 l.pop()
@@ -381,8 +376,6 @@ l|select('nope')|list
 people|selectattr('age', 'equalto', 31)|map(attribute='name')|list, people|rejectattr('age', 'gt', 30)|map(attribute='name')|list, people|selectattr('zip')|list, people|selectattr('zip', 'undefined')|list|length, people|selectattr('pet.kind', '==', 'cat')|list|length, people|selectattr('name', 'in', ['Ann'])|map(attribute='age')|list, people|selectattr('age')|list|length, people|rejectattr('zip', 'defined')|list|length
 people|selectattr|list
 l|selectattr('x')|list
-people|groupby('age')|list|length, people|groupby('pet.kind')|map(attribute='grouper')|list, people|groupby('pet.kind')|map('first')|list, people|groupby('age')|map(attribute='list')|map('length')|list, people|groupby('zip', default='none')|map(attribute='grouper')|list, [{'k': 'B'}, {'k': 'b'}, {'k': 'a'}]|groupby('k')|map(attribute='grouper')|list, [{'k': 'B'}, {'k': 'b'}]|groupby('k', case_sensitive=true)|map(attribute='grouper')|list, (people|groupby('age'))[0].list[0].name, people|groupby('age')
-[1, 2, 3, 4, 5]|batch(2)|list, [1, 2, 3]|batch(2, 'x')|list, [1, 2, 3, 4, 5]|slice(2)|list, [1, 2, 3, 4, 5]|slice(3, 'x')|list, range(7)|batch(3)|map('list')|list, []|batch(2)|list
 l|list, s|list, d|list, range(3)|list, (1, 2)|list, ''|list, u|list
 5|list
 l|select|list is sequence, l|map('string') is sequence, l|map('string') is iterable, d.items() is sequence, d.keys() is iterable
@@ -402,7 +395,7 @@ d|tojson(separators=(1, 2))
 d|tojson(nope=1)
 undefined_name|default, undefined_name|d('x'), none|default('x'), none|default('x', true), ''|default('x', boolean=true), 0|d(5, true), s|default('x'), d.zz|default(default_value='q')
 d.zz.y|default('x')
-html|escape, html|e, html|e|e, html|forceescape|forceescape, html|safe|e, html|safe + '<', '<' + html|safe, html|safe ~ '<', html|e|string, (html|safe)|upper, [html|safe], html|safe is escaped, s is escaped, 5|e, html|safe|length, html|safe == html, (html|safe)[0:2] + '&', (html|safe).split('"')[0] + '<'
+html|escape, html|e, html|e|e, html|safe|e, html|safe + '<', '<' + html|safe, html|safe ~ '<', html|e|string, (html|safe)|upper, [html|safe], 5|e, html|safe|length, html|safe == html, (html|safe)[0:2] + '&', (html|safe).split('"')[0] + '<'
 '-1'|int, '42'|int, ' 42 '|int, '42.9'|int, 'x'|int, 'x'|int(-1), '0x1F'|int(0, 16), '1F'|int(base=16), '101'|int(0, 2), '0b101'|int(0, 2), '0o17'|int(0, 8), 3.99|int, -3.99|int, true|int, none|int, l|int, '1_000'|int, ''|int, '1e3'|int, '0x1F'|int, '+5'|int, '--5'|int, '5-'|int
 '1.5'|float, 'x'|float, 'x'|float(2.5), 3|float, none|float, '1e3'|float, ' 2 '|float, true|float, '-.5'|float, '5.'|float
 1e400|int
@@ -415,15 +408,8 @@ s|replace('o', '0'), s|replace('o', '0', 1), s|replace('', '-'), n|replace('7', 
 s|replace('o')
 text|indent, text|indent(2), text|indent(2, true), text|indent(2, blank=true), text|indent('> '), text|indent(width=1, first=true, blank=true), 'one'|indent, ''|indent, ''|indent(2, true), 'a\n'|indent(1), 'a\r\nb'|indent(1), '\n'|indent(1), '\n\n'|indent(1, true, true)
 5|indent
-'foo bar baz qux'|truncate(9), 'foo bar baz qux'|truncate(9, true), 'foo bar baz qux'|truncate(11), 'foo bar baz qux'|truncate(11, false, '...', 0), 'abc'|truncate(3), 'ééééééééééééé'|truncate(5, true, '…'), 'foobarbazqux'|truncate(6, leeway=0), 'a b c d e f'|truncate(6, end='', leeway=0)
-s|truncate(2)
-l|truncate(9), undefined_name|truncate, s|truncate(9223372036854775807), s.center(-9223372036854775807), s.zfill(-9223372036854775807), s.find('o', -9223372036854775807), s[-9223372036854775807:9223372036854775807], l[::9223372036854775807]
-('<b>'|e).replace('b', '<'), ('<b>'|safe).replace('b', '<'|safe), ('a'|safe).upper().lower().title().strip('x') + '<', ('a b'|safe).split()[0] + '<', ('%s'|safe)|format('<'), '{}'.format('<'|safe), ('a'|safe).join(['b', 'c']) + '<'
-s|wordcount, 'a-b c_d  é'|wordcount, ''|wordcount, u|wordcount
-s|center(20) ~ '|', 'x'|center(4) ~ '|', 'x'|center(5) ~ '|'
-'a b/c?d=é&~'|urlencode, {'a b': 'c/d', 'x': 1}|urlencode, [('a', 1), ('b', 'ü')]|urlencode, 5|urlencode
-{'class': 'a b', 'id': none, 'x': '<"'}|xmlattr, {}|xmlattr, {'a': 1}|xmlattr(false)
-d|attr('items') is callable, d|attr('b') is defined, s|attr('upper') is callable
+s.find('o', -9223372036854775807), s[-9223372036854775807:9223372036854775807], l[::9223372036854775807]
+('<b>'|e).replace('b', '<'), ('<b>'|safe).replace('b', '<'|safe), ('a'|safe).upper().lower().title().strip('x') + '<', ('a b'|safe).split()[0] + '<', '{}'.format('<'|safe), ('a'|safe).join(['b', 'c']) + '<'
 n|string + 'x', l|string|length, none|string, 1.50|string, [1, 'a']|string
 s|nope
 s|upper(1)
@@ -436,11 +422,9 @@ n is odd, n is even, 8 is even, n is divisibleby 7, n is divisibleby(2), 0 is ev
 'a' is odd
 n is divisibleby 0
 n is defined, n is number, n is integer, n is float, f is float, f is number, true is number, true is integer, true is boolean, n is boolean, none is none, nil is none, s is string, s is sequence, s is iterable, s is mapping, l is sequence, l is iterable, l is mapping, d is mapping, d is sequence, d is iterable, n is iterable, n is sequence, (1,) is sequence, range(2) is sequence, yes is true, yes is false, no is false, 1 is true, 0 is false, n is sameas 7, l is sameas l, none is sameas none, 1 is sameas 1.0
-s is lower, 'abc' is lower, 'ABC' is upper, 'a1' is lower, '1' is lower, 5 is upper
 n is eq 7, n is equalto(7), n is ne 8, n is gt 6, n is greaterthan 7, n is ge 7, n is lt 8, n is lessthan 7, n is le 7, n is in [7, 8], n is not in [7], 'a' is in 'abc', n is not none, n is not defined, s is not string
 n is odd if yes else 2
 n is not odd and n is not even or yes, (n is odd) if yes else 2, n is none or n is odd, [n is odd], (n is odd), {'a': n is odd}
-'upper' is filter, 'nope' is filter, 'odd' is test, 'nope' is test
 n is nope
 n is odd is even
 n is divisibleby
@@ -453,9 +437,6 @@ namespace() is mapping, namespace() is iterable, namespace() is sequence
 dict(a=1, b=2), dict({'x': 1}, y=2), dict([('a', 1), ('b', 2)]), dict()
 dict(1)
 dict([1])
-cycler('a', 'b').next(), cycler('a').current
-cycler()
-joiner()() ~ 'x'
 strftime_now('%Y-%m-%d %H:%M:%S'), strftime_now('%d %B %Y'), strftime_now('%b %a %j %%'), strftime_now('')
 raise_exception('told: ' ~ n)
 raise_exception(d)
@@ -463,7 +444,7 @@ raise_exception()
 deep.x.y[1].z, deep['x']['y'][0], deep.x.y.1.z, deep.x.nope is defined
 people[0].pet.kind, people[-1]['name'], people[0].get('name'), people|length, (people|first).name, people|map(attribute='age')|sum
 [1, 2, 3,], (1, 2,), {'a': 1,}, [[1, 2][0]], {'a': {'b': {}}}
-dict(a=1)|items|list, dict(**{'a': 1, 'b': 2}), '{} {}'.format(*[1, 2]), '{a}'.format(**{'a': 1})
+dict(a=1)|items|list
 'a' 'b' ~ 'c', ('x')
 (n), ((n)), (((n)) + 1), [((1))]
 n if n else undefined_name.x
@@ -477,6 +458,28 @@ s.upper().lower().title().split()[0][::-1]|upper
 '' if not s else s ~ '!' if yes else '?'
 -n|string, -(n|string|int), (-n)|string
 l.length is defined
+'{:5}|{:<5}|{:>5}|{:^5}|{:^6}|{:05}|{:+}|{: }|{:d}|{:3d}|{:+05d}'.format('a', 'b', 'c', 'd', 'e', 42, 5, 6, 7, 8, 9)
+'{:.2f}|{:8.3f}|{:.0f}|{}|{:10}|{:<10}|{:.3}|{:.0s}|{:>4}'.format(3.14159, 2.5, 2.5, 1.0, 1.5, 1.5, 'abcdef', 'abc', none|string)
+'{:+.1f}'.format(-2.55), '{:05.1f}'.format(-2.5), '{:d}'.format(true), '{}'.format(true), '{} {}'.format(l, none), '{:6d}'.format(-12)
+'{:d}'.format(1.5)
+'{:f}'.format('a')
+'{:+}'.format('a')
+'{:.2}'.format(5)
+'{'.format(1)
+'}'.format(1)
+'{x}'.format(1)
+'{} {}'.format(1)
+'%s %s' % (1, 'a'), '%s' % 'x', '%s' % [1, 2], '%d%%' % 5, '%05d|%5d|%-5d|%+d|% d' % (42, 42, 42, 42, 42), '%.2f|%8.3f|%f' % (3.14159, 2.5, 1), '%s' % none, '%5s|%-5s|%.2s' % ('abc', 'abc', 'abc'), '%i' % 3.9, '%(a)s %(b)d' % {'a': 'x', 'b': 3}, '%s' % d.zz
+'%-05d|%-5s|%+05d|%05s|%-+6.1f|% 05d|%.3d|%5.3d' % (5, 'a', 5, 'a', 2.25, 5, 5, 5)
+'%d' % 'a'
+'%s' % (1, 2)
+'%s %s' % (1,)
+'%(a)s' % {'b': 1}
+'%(a' % {'a': 1}
+'%s|%d'|format('a', 3), '%(k)s'|format(k=1), '%5.1f|'|format(2.25)
+'%d' % (-9.3,), '%.0f' % 0.5, '%.0f' % 1.5, '%f' % 1e20
+[1,2,3].index(2), (5, 6).index(6), l.count(3), (1, 2, 1).count(1)
+l.index(77)
 """.strip("\n").split("\n")
 
 STATEMENTS = [
@@ -492,8 +495,8 @@ STATEMENTS = [
     "a\n\n  {%- if yes %}\n\nb{% endif +%}\n\nc", "{% if yes %}\n\n\nx{% endif %}\n\n", "{% if yes -%}\n\n x{% endif %}", "x {% if yes %} y {% endif %} z\n",
     "\t{% if yes %}\n\ta\n\t{% endif %}\n", "{{ s }}  {% if yes %}\n x{% endif %}", "a\n {{ s }}\n  {{- s }}\n{{ s -}}\n  b", "\u00a0{%- if yes %}x{% endif %}", "a\u3000\n {{- s }}",
     "{% set x = 1 %}\n{{ x }}\n{% set y = 2 -%}\n{{ y }}", "  {{ s }}\n  {% set x = 1 %}\n  {{ x }}\n", "{%- set x = 1 -%}\n\n{{ x }}", "a {%+ set x = 1 +%}\nb",
-    "a\n{%- raw %} {{ x }} {% if %} {% endraw -%}\n b", "{% raw %}{{ s }}{% endraw %}", "{%- raw -%}\n  a {{ b }}\n  {%- endraw -%}\n c", "x\n  {% raw %}\n  y\n  {% endraw %}\nz", "{%raw%}{%endraw%}", "{% raw %}{% raw %}{% endraw %}", "{%+ raw %} a {%+ endraw +%}\n b",
-    "{{ s\n}}\n{%\nif\nyes\n%}\nx\n{%endif%}", "{{'a'}}{{'b'}}\n{{'c'}}", "{%if yes%}a{%endif%}", "line\n{%if yes%}\na\n{%endif%}\nend",
+    "a\n{%- raw %} {{ x }} {% if %} {% endraw -%}\n b", "{% raw %}{{ s }}{% endraw %}", "{%- raw -%}\n  a {{ b }}\n  {%- endraw -%}\n c", "x\n  {% raw %}\n  y\n  {% endraw %}\nz", "{% raw %}{% raw %}{% endraw %}", "{%+ raw %} a {%+ endraw +%}\n b",
+    "{{'a'}}{{'b'}}\n{{'c'}}",
     "{{ \"a\nb\" }}", "{{ 'a\\\nb' }}", "{{ 'a\r\nb' }}|",
     # if
     "{% if no %}a{% elif n == 7 %}b{% elif yes %}c{% else %}d{% endif %}", "{% if no %}a{% else %}b{% endif %}", "{% if s and l and not empty %}x{% endif %}", "{% if undefined_name %}a{% endif %}b",
@@ -504,38 +507,38 @@ STATEMENTS = [
     "{% for x in none %}a{% endfor %}", "{% for x in 5 %}a{% endfor %}", "{% for k in d %}{{ k }}{% endfor %}", "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for k, v in d|dictsort %}{{ k }}={{ v }};{% endfor %}", "{% for k, v in d|items %}{{ k }}{{ v }}{{ loop.last }}{% endfor %}",
     "{% for a, b in [[1, 2], (3, 4), 'xy'] %}{{ a }}{{ b }};{% endfor %}", "{% for a, b in [[1, 2, 3]] %}{% endfor %}", "{% for a, b in [1] %}{% endfor %}", "{% for (a, b), c in [((1, 2), 3)] %}{{ a }}{{ b }}{{ c }}{% endfor %}",
     "{% for c in 'aé🙂' %}[{{ c }}]{% endfor %}", "{% for x in 1, 2, 3 %}{{ x }}{% endfor %}", "{% for x in (1, 2) %}{{ x }}{% endfor %}",
-    "{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% endfor %}",
     "{% for x in l %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }};{% endfor %}", "{% for x in l %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }};{% endfor %}", "{% for x in l %}{{ loop.nextitem.y }}{% endfor %}",
-    "{% for x in l %}{{ loop.cycle('a', 'b') }}{% endfor %}", "{% for x in [1, 1, 2, 2, 1] %}{{ loop.changed(x) }} {% endfor %}", "{% for x in l %}{{ loop.cycle() }}{% endfor %}", "{% for x in l %}{{ loop.nope is defined }}{{ loop['index'] }}{% endfor %}",
+    "{% for x in l %}{{ loop.nope is defined }}{{ loop['index'] }}{% endfor %}",
     "{% for x in l|map('string') %}{{ loop.length }}{{ loop.last }}{{ x }}{% endfor %}", "{% for x in l|select('gt', 1) %}{{ x }}{{ ', ' if not loop.last }}{% endfor %}",
     "{% for x in l if x > 1 %}{{ loop.index }}/{{ loop.length }}:{{ x }}{{ loop.last }};{% endfor %}", "{% for x in l if x > 5 %}{{ x }}{% else %}none{% endfor %}", "{% for k, v in d.items() if v %}{{ k }}{% endfor %}", "{% for x in l if x > 1 %}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}",
     "{% set ns = namespace(stop=false) %}{% for x in range(9) if not ns.stop %}{{ x }}{% if x == 3 %}{% set ns.stop = true %}{% endif %}{% endfor %}", "{% set ns = namespace(stop=false) %}{% for x in range(9) if not ns.stop %}{{ x }}{{ loop.last }}{% if x == 3 %}{% set ns.stop = true %}{% endif %}{% endfor %}",
     "{% for x in range(9) %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 5 %}{% break %}{% endif %}{{ x }}{% endfor %}", "{% break %}", "{% continue %}", "{% for x in l %}{% break %}{% else %}e{% endfor %}x", "{% for x in l %}{% for y in l %}{% break %}{% endfor %}{{ x }}{% endfor %}",
     "{% for x in [] %}{% else %}{% break %}{% endfor %}", "{% for y in l %}{{ y }}{% for x in [] %}{% else %}{% break %}{% endfor %}z{% endfor %}",
     "{% for x in l %}{% for y in 'ab' %}{{ x }}{{ y }}{{ loop.index }}{% endfor %}{{ loop.index }};{% endfor %}", "{% for x in l %}{% set outer = loop %}{% for y in 'ab' %}{{ outer.index }}{{ loop.index }} {% endfor %}{% endfor %}",
-    "{% for t in tree recursive %}[{{ t.v }}{{ loop.depth }}{{ loop(t.kids) if t.kids }}]{% endfor %}", "{% for t in tree recursive %}{{ loop.index }}{{ t.v }}{% if t.kids %}({{ loop(t.kids) }}){% endif %}{% else %}-{% endfor %}", "{% for t in tree %}{{ loop(t.kids) }}{% endfor %}", "{% for t in tree if t.v < 4 recursive %}{{ t.v }}{{ loop(t.kids) }}{{ loop.last }}{% endfor %}",
+    "{% for t in tree %}{{ loop(t.kids) }}{% endfor %}",
     "{% for x in l %}{% set y = x %}{% endfor %}{{ y }}|{{ x }}|{{ loop }}", "{% set y = 0 %}{% for x in l %}{{ y }}{% set y = y + x %}{{ y }};{% endfor %}{{ y }}", "{% set ns = namespace(y=0) %}{% for x in l %}{% set ns.y = ns.y + x %}{% endfor %}{{ ns.y }}", "{% set y = 0 %}{% if yes %}{% set y = 1 %}{% endif %}{{ y }}",
-    "{% for x in l %}{% if loop.first %}{% set z = 1 %}{% endif %}{{ z }};{% endfor %}", "{% for n in l %}{{ n }}{% endfor %}{{ n }}", "{% for x in l %}{% for x in 'ab' %}{{ x }}{% endfor %}{{ x }}{% endfor %}", "{% for x in l %}{{ x }}", "{% for x %}{% endfor %}", "{% for x in %}{% endfor %}", "{% for 1 in l %}{% endfor %}", "{% for x.y in l %}{% endfor %}", "{% for x in l recursive %}{{ x }}{% endfor %}",
-    "{% for x in d.items() %}{{ x }}{{ loop.length }}{% endfor %}", "{% for x in d.values() %}{{ x }},{% endfor %}", "{% for x in range(3)|reverse %}{{ x }}{% endfor %}", "{% for g in people|groupby('age') %}{{ g.grouper }}:{{ g.list|map(attribute='name')|join(',') }};{% endfor %}", "{% for age, who in people|groupby('age') %}{{ age }}{{ who|length }}{% endfor %}",
+    "{% for x in l %}{% if loop.first %}{% set z = 1 %}{% endif %}{{ z }};{% endfor %}", "{% for n in l %}{{ n }}{% endfor %}{{ n }}", "{% for x in l %}{% for x in 'ab' %}{{ x }}{% endfor %}{{ x }}{% endfor %}", "{% for x in l %}{{ x }}", "{% for x %}{% endfor %}", "{% for x in %}{% endfor %}", "{% for 1 in l %}{% endfor %}", "{% for x.y in l %}{% endfor %}",
+    "{% for x in d.items() %}{{ x }}{{ loop.length }}{% endfor %}", "{% for x in d.values() %}{{ x }},{% endfor %}", "{% for x in range(3)|reverse %}{{ x }}{% endfor %}",
     "{% set g = l|map('string') %}{{ g|list }}{{ g|list }}", "{% set g = l|map('string') %}{% for x in g %}{{ x }}{% if loop.first %}{% break %}{% endif %}{% endfor %}{{ g|list }}", "{% for x in l if loop.index %}{% endfor %}", "{% for a in l %}{% for b in l if b > a %}{{ a }}{{ b }} {% endfor %}{% endfor %}",
     # set
     "{% set x = 1 %}{{ x }}", "{% set x, y = 1, 2 %}{{ x }}{{ y }}", "{% set x = 1, 2 %}{{ x }}", "{% set (x, y) = [1, 2] %}{{ x }}{{ y }}", "{% set x, y = [1] %}", "{% set x %}a {{ s }} b{% endset %}[{{ x }}]", "{% set x | upper | replace('A', 'b') %}a {{ s }}{% endset %}[{{ x }}]", "{% set x %}\n  {% set y = 1 %}{{ y }}\n{% endset %}{{ x }}{{ y }}", "{% set x = 1 if no %}{{ x }}", "{% set x %}{% endset %}{{ x|length }}{{ x is string }}",
     "{% set ns = namespace() %}{% set ns.a = 1 %}{% set ns.b = ns.a + 1 %}{{ ns.a }}{{ ns.b }}", "{% set d.x = 1 %}", "{% set nope.x = 1 %}", "{% set ns = namespace(l=[]) %}{% for x in l %}{% set ns.l = ns.l + [x * 2] %}{% endfor %}{{ ns.l }}", "{% set x = %}", "{% set = 1 %}", "{% set 1 = 2 %}", "{% set x y %}", "{% set true = 1 %}", "{% set x %}a", "{% set ns = namespace() %}{% set ns.a, y = 1, 2 %}{{ ns.a }}{{ y }}", "{% set ns = namespace() %}{% set ns.t %}abc{% endset %}{{ ns.t }}",
     "{{ x }}{% set x = 1 %}{{ x }}", "{% set s = s ~ '!' %}{{ s }}", "{% set range = 5 %}{{ range }}", "{% set items = d.items() %}{% for k, v in items %}{{ k }}{% endfor %}{% for k, v in items %}{{ v }}{% endfor %}",
     # macro, call, filter, with, generation
-    "{% macro m(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ m(1) }} {{ m(1, 3) }} {{ m(b=5, a=4) }} {{ m() }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}", "{% macro m(a, b=a ~ '!') %}{{ b }}{% endmacro %}{{ m('x') }}", "{% macro m(a=b, b=1) %}{{ a }}{{ b }}{% endmacro %}{{ m() }}{{ m(b=3) }}{{ m(4) }}", "{% set a = 1 %}{% macro m(a=a) %}{{ a is defined }}{% endmacro %}{{ m() }}", "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, x=3) }}", "{% macro m(a) %}{{ a }}{{ varargs|length }}{% endmacro %}{{ m(1, 2, 3) }}", "{% macro m(a, b) %}{{ b is defined }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(a, b=2) %}{{ a }}-{{ b }}{% endmacro %}{{ m(1) }} {{ m(1, 3) }} {{ m(b=5, a=4) }} {{ m() }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}", "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}", "{% macro m(a, b=a ~ '!') %}{{ b }}{% endmacro %}{{ m('x') }}", "{% macro m(a=b, b=1) %}{{ a }}{{ b }}{% endmacro %}{{ m() }}{{ m(b=3) }}{{ m(4) }}", "{% set a = 1 %}{% macro m(a=a) %}{{ a is defined }}{% endmacro %}{{ m() }}", "{% macro m(a, b) %}{{ b is defined }}{% endmacro %}{{ m(1) }}",
     "{% macro m(a) %}{{ a.x }}{% endmacro %}{{ m() }}", "{% macro m(b=1, a) %}{% endmacro %}", "{% macro fact(n) %}{{ n }}{% if n > 1 %}*{{ fact(n - 1) }}{% endif %}{% endmacro %}{{ fact(5) }}", "{% macro loop_forever(n) %}{{ loop_forever(n) }}{% endmacro %}{{ loop_forever(1) }}", "{% macro m() %}{% set q = 1 %}{{ q }}{{ s }}{% endmacro %}{{ m() }}{{ q }}", "{% set v = 1 %}{% macro m() %}{{ v }}{% endmacro %}{% set v = 2 %}{{ m() }}", "{% macro m() %}{{ later }}{% endmacro %}{% set later = 3 %}{{ m() }}", "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}B{% endmacro %}{{ a() }}", "{{ m() }}{% macro m() %}x{% endmacro %}",
     "{% for x in l %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% endfor %}", "{% macro m() -%}\n  a\n  {%- endmacro %}[{{ m() }}]", "{% macro m(x) %}{% for y in x %}{{ y }}{% endfor %}{% endmacro %}{{ m(l)|upper }}{{ m('ab') ~ m('cd') }}", "{{ m }}{% macro m() %}{% endmacro %}{{ m is callable }}{{ m.name }}{{ m }}",
     "{% macro m() %}[{{ caller() }}]{% endmacro %}{% call m() %}x{{ s }}{% endcall %}", "{% macro m(l) %}{% for x in l %}{{ caller(x, loop.index) }}{% endfor %}{% endmacro %}{% call(a, b) m(l) %}{{ a }}:{{ b }} {% endcall %}", "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}", "{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}", "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}", "{% call s %}{% endcall %}", "{% macro m(x) %}{{ x }}{{ caller(y=2) }}{% endmacro %}{% call(y, z=3) m(1) %}{{ y }}{{ z }}{% endcall %}", "{% macro o() %}<{{ caller() }}>{% endmacro %}{% macro i() %}({{ caller() }}){% endmacro %}{% call o() %}{% call i() %}x{% endcall %}{% endcall %}", "{% macro m(*a) %}{% endmacro %}", "{% macro m(a, a) %}{{ a }}{% endmacro %}", "{% macro m(caller) %}{{ caller }}{% endmacro %}{{ m(1) }}", "{% macro m(caller=none) %}{{ caller() if caller else 'no' }}{% endmacro %}{{ m() }}{% call m() %}c{% endcall %}",
-    "{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(*[1, 2]) }}{{ m(**{'a': 3, 'b': 4}) }}{{ m(5, **{'b': 6}) }}", "{% macro m() %}{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% endfor %}{% endmacro %}{{ m() }}", "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", "{% macro m(x=[]) %}{{ x }}{% endmacro %}{{ m() }}{{ m([1]) }}{{ m(none) }}",
+    "{% macro m() %}{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% endfor %}{% endmacro %}{{ m() }}", "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", "{% macro m(x=[]) %}{{ x }}{% endmacro %}{{ m() }}{{ m([1]) }}{{ m(none) }}",
     "{% filter upper %}a {{ s }}{% endfilter %}", "{% filter replace('a', 'b')|upper %}banana{% endfilter %}", "{% filter indent(2) %}a\nb{% endfilter %}", "{% filter nope %}x{% endfilter %}", "{% filter trim %}  {% set q = 1 %}{{ q }} {% endfilter %}{{ q }}", "{% filter upper %}x",
     "{% with %}{% set x = 1 %}{{ x }}{% endwith %}{{ x }}", "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a }}", "{% set a = 5 %}{% with a = 1, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}", "{% with a, b = 1 %}{% endwith %}", "{% with a %}{% endwith %}", "{% for x in l %}{% with y = x %}{% if y == 1 %}{% break %}{% endif %}{{ y }}{% endwith %}{% endfor %}",
     "{% generation %}{{ s }}{% endgeneration %}", "{% for x in l %}{% generation %}{{ x }}{% set q = 1 %}{% endgeneration %}{{ q }}{% endfor %}", "a\n{% generation %}\nb\n{% endgeneration %}\nc", "{% generation %}x",
-    "{% set c = cycler('a', 'b', 'c') %}{% for x in range(4) %}{{ c.next() }}{{ c.current }}{% endfor %}{{ c.reset() }}{{ c.next() }}", "{% set j = joiner(' | ') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}",
     "{% print s %}", "{% print s, n %}", "{% unknown %}", "{% endunknown %}", "{% 5 %}",
     "{% if s is string and s|length > 3 and s[0] == 'H' %}ok{% endif %}", "{% if 'a' in d and d['a'] is not none %}ok{% endif %}", "{%- for p in people -%}\n  {{- p.name }}{% if not loop.last %}, {% endif -%}\n{%- endfor %}",
     "{{ raise_exception('Only user and assistant roles are supported!') if not no }}", "{% if n == 7 %}{{ raise_exception('n is ' + n|string) }}{% endif %}", "{{ raise_exception('zeile\neins') }}" if False else "{{ s }}",
     "{% for i in range(3) %}{{ i }}{% if not loop.last %},{% endif %}{% endfor %}\n", "{{ '%s' % s }}{{ '%d' % n }}", "{%- macro r(d) -%}{%- for k, v in d|dictsort -%}{{ k }}:{%- if v is mapping %}{{ r(v) }}{% else %}{{ v }}{% endif %};{%- endfor -%}{%- endmacro -%}{{ r({'b': {'y': 1, 'x': 2}, 'a': 3}) }}",
+    "{% for x in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }};{% endfor %}",
+    "{{ m }}{% macro m() %}{% endmacro %}{{ m is callable }}{{ m.name }}{{ m }}",
 ]
 
 SNIPPETS = ["{{ [" + line + "]|string if true }}" if line.startswith("x, ") else "{{ " + line + " }}"
