@@ -18,6 +18,8 @@
 
 #include <string.h>
 
+#include "base/json_tree.h"
+
 #define EXAMPLE_KEY "arg_name"
 #define EXAMPLE_VALUE "arg-value"
 
@@ -88,8 +90,9 @@ bool chat_arguments_parsed(chat_try try, void *context) {
 // No text at all means no arguments.  What is no JSON stays the string that it is.
 static json_t *parsed(const json_t *arguments) {
   struct str text = {json_string_value(arguments), json_string_length(arguments)};
+  struct json_tree_fault ignored;
   if (str_trim(text).length == 0) return json_object();
-  return json_loadb(text.data, text.length, JSON_DECODE_ANY, NULL);
+  return json_tree_read(text, &ignored);  // keeps numbers that no machine number holds
 }
 
 // Copies are made along the way to the arguments only; all else is shared.

@@ -211,6 +211,8 @@ static void test_arguments_are_given_as_the_template_wants_them(void **state) {
   expect_arguments(to_json, "\" \"", "{}");
   expect_arguments(to_json, "\"{broken\"", "\"{broken\"");  // a model wrote it: it stays
   expect_arguments(to_json, "\"[1]\"", "[1]");
+  expect_arguments(to_json, "\"{\\\"n\\\":18446744073709551615,\\\"m\\\":[1e400]}\"",
+                   "{\"n\": 18446744073709551615, \"m\": [1e400]}");
 }
 
 int main(void) {
