@@ -26,8 +26,9 @@ struct talk {
   const struct cli_runtime *runtime;
   struct generate_options *options;
   struct chat *chat;
-  json_t *messages;  // the whole conversation; [0] may be the system message
-  bool terminal;     // a person types
+  json_t *messages;      // the whole conversation; [0] may be the system message
+  struct buffer system;  // that message; empty = none
+  bool terminal;         // a person types
   struct prompt prompt;
   History *history;
   char *history_path;    // NULL = not kept
@@ -139,7 +140,7 @@ static bool read_entry(struct talk *t, struct buffer *entry) {
 
 static void forget(struct talk *t) {
   json_array_clear(t->messages);
-  if (t->options->system) generate_add_message(t->messages, "system", str_of(t->options->system));
+  if (t->system.length) generate_add_message(t->messages, "system", buffer_str(&t->system));
 }
 
 static void command_clear(struct talk *t, const char *argument) {
@@ -152,6 +153,8 @@ static void command_system(struct talk *t, const char *argument) {
   json_t *first = json_array_get(t->messages, 0);
   if (first && strcmp(json_string_value(json_object_get(first, "role")), "system") == 0)
     json_array_remove(t->messages, 0);
+  t->system.length = 0;
+  buffer_add_text(&t->system, argument);
   if (!*argument) return;
   json_t *one = json_array();
   generate_add_message(one, "system", str_of(argument));
@@ -303,6 +306,7 @@ bool cli_chat(const struct cli_runtime *runtime, struct generate_options *option
   t.chat = chat_new(runtime->model, e);
   if (!t.chat) return false;
   t.messages = json_array();
+  if (options->system) buffer_add_text(&t.system, options->system);
   forget(&t);
   if (t.terminal) {
     open_editor(&t);
@@ -316,6 +320,7 @@ bool cli_chat(const struct cli_runtime *runtime, struct generate_options *option
     signal(SIGINT, SIG_DFL);
   }
   buffer_clear(&t.answer);
+  buffer_clear(&t.system);
   json_decref(t.messages);
   chat_free(t.chat);
   return true;

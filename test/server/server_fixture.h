@@ -34,7 +34,7 @@ struct fixture {
   "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"                     \
   "{% if messages[0].content == 'refuse' %}{{ raise_exception('no: refuse') }}{% endif %}" \
   "{% if messages[0].content == 'slow' %}"                                                 \
-  "{% for i in range(300) %}{% for j in range(1000) %}{% endfor %}{% endfor %}{% endif %}"
+  "{% for i in range(60) %}{% for j in range(1000) %}{% endfor %}{% endfor %}{% endif %}"
 
 static void open_model(struct fixture *f, int context) {
   char path[64];

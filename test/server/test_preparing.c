@@ -104,9 +104,9 @@ static void a_held_template_delays_nobody_else(void **state) {
   struct hold h;
   struct buffer rest = {0};
   struct client_response r;
-  struct work *w = start_with(&f, 1, 8, 4096);
+  struct work *w = start_with(&f, 1, 8, 1024);
   int stream = send_request(&f, "/v1/completions",
-                            "{\"prompt\":\"go\",\"max_tokens\":3000,\"stream\":true,"
+                            "{\"prompt\":\"go\",\"max_tokens\":600,\"stream\":true,"
                             "\"logit_bias\":{\"2\":-100}}");
   client_read(stream, true, &rest, &r);  // its head: it has been prepared
   assert_int_equal(r.status, 200);
