@@ -225,13 +225,14 @@ int main(int argc, char **argv) {
   struct error e;
   enum kernel_isa isa = KERNEL_ISA_AUTO;
   if (argc > 2 && !kernel_isa_parse(str_of(argv[2]), &isa)) return 1;
-  struct pool *pool = pool_new(argc > 1 ? atoi(argv[1]) : 2, &e);
-  struct kernel_context *k = pool ? kernel_context_new(pool, isa, &e) : NULL;
+  struct device *device =
+      device_open("cpu", &(struct device_options){argc > 1 ? atoi(argv[1]) : 2}, &e);
+  struct kernel_context *k = device ? kernel_context_new(device, isa, &e) : NULL;
   if (!k) {
     fprintf(stderr, "%s\n", e.text);
     return 1;
   }
-  if (argc < 4 || !strcmp(argv[3], "product")) time_products(k, pool_threads(pool) == 1);
-  if (argc < 4 || !strcmp(argv[3], "model")) time_model(k, pool_threads(pool) == 1);
+  if (argc < 4 || !strcmp(argv[3], "product")) time_products(k, device_team_size(device) == 1);
+  if (argc < 4 || !strcmp(argv[3], "model")) time_model(k, device_team_size(device) == 1);
   return 0;
 }

@@ -85,7 +85,7 @@ if(all_tests)
 endif()
 # What .ci/run repeats under the thread sanitizer: `ctest -L threads`.
 foreach(test IN LISTS all_tests)
-  if(test MATCHES "^(base|net|engine|server|kernel)\\.")
+  if(test MATCHES "^(base|net|device|engine|server|kernel)\\.")
     set_tests_properties(${test} PROPERTIES LABELS threads)
   endif()
 endforeach()

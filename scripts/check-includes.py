@@ -25,7 +25,7 @@ import tempfile
 FLOORS = [
     ["base"],
     ["template", "tokenizer", "net", "store"],
-    ["device", "probe"],
+    ["probe", "device"],
     ["tile"],
     ["kernel"],
     ["comm"],

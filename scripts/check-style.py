@@ -34,6 +34,8 @@ LIBRARY_ROOMS = r"src/(base|template|tokenizer|net|store|device|probe|tile|kerne
 FORBIDDEN = [
     ("memory", r"(?<![\w.>])(malloc|calloc|realloc|free|strdup|strndup|asprintf|aligned_alloc)\s*\(",
      r"src/base/", "use memory_*, arena_* or buffer_* of base/base.h"),
+    ("big memory", r"(?<![\w.>])memory_(try|free)_big\s*\(",
+     r"(?!src/(kernel|model|engine)/)", "what computes takes memory of a device: device_memory_allocate"),
     ("exit", r"(?<![\w.>])(exit|_exit|_Exit|quick_exit|abort)\s*\(",
      r"src/cli/|src/base/(memory|world_process)\.c", "return an error"),
     ("print", r"(?<![\w.>])((printf|vprintf|puts|putchar|perror)\s*\(|(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b)",
@@ -213,6 +215,7 @@ BREAKS = [  # path, text, rule
     ("src/net/x.c", HEAD + "void f(void) { free (x); }\n", "memory"),
     ("src/server/x.c", HEAD + "void f(void) { exit(1); }\n", "exit"),
     ("src/base/map.c", HEAD + "void f(void) { abort(); }\n", "exit"),
+    ("src/engine/x.c", HEAD + 'void *f(void) { return memory_try_big(9, "x", 0); }\n', "big memory"),
     ("src/model/x.c", HEAD + 'void f(void) { printf("x"); }\n', "print"),
     ("src/library/x.c", HEAD + 'void f(void) { fprintf(stderr, "x"); }\n', "print"),
     ("src/kernel/x.c", HEAD + 'void f(void) { log_line(LOG_INFO, "x"); }\n', "log"),

@@ -21,6 +21,21 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+// ----------------------------------------------------------------------------------------- asserts
+
+// An assert states a contract between our own functions: when it does not hold the program has a
+// bug, says where, and ends.  It is never about input: what comes from a file, a request or an
+// option gets an error.
+//   ASSERT        a comparison or two; stays in the release
+//   ASSERT_DEBUG  walks data or sits in a hot loop; in every build but the release
+#define ASSERT(condition) ((condition) ? (void)0 : error_bug(__FILE__, __LINE__, #condition))
+#ifdef MOTLEY_RELEASE
+#define ASSERT_DEBUG(condition) ((void)(0 && (condition)))
+#else
+#define ASSERT_DEBUG(condition) ASSERT(condition)
+#endif
+_Noreturn void error_bug(const char *file, int line, const char *condition);
+
 // ------------------------------------------------------------------------------------------ errors
 
 enum error_kind {

@@ -63,6 +63,17 @@ static _Noreturn void exhausted(size_t size) {
   _exit(70);
 }
 
+// Here, since like running out of memory it is an end that no caller can do anything about.
+_Noreturn void error_bug(const char *file, int line, const char *condition) {
+  char text[256];
+  int n = snprintf(text, sizeof text, "motley: a bug at %s:%d: %s does not hold\n", file, line,
+                   condition);
+  if (n > (int)sizeof text - 1) n = (int)sizeof text - 1;
+  ssize_t ignored = n > 0 ? write(STDERR_FILENO, text, (size_t)n) : 0;
+  (void)ignored;
+  abort();
+}
+
 void *memory_new(size_t size) {
   void *block = calloc(1, size ? size : 1);
   if (!block) exhausted(size);

@@ -154,16 +154,16 @@ static void stop_workers(struct pool *p, int started) {
   for (int i = 0; i < started; i++) pthread_join(p->workers[i].thread, NULL);
 }
 
-// Workers take no signal that is sent to the process: it is for the threads that know what to do
-// about it, and must interrupt their system calls.  (Signals that an instruction causes stay.)
-static int start_worker(struct worker *w) {
+// Signals for the process must interrupt the system calls of other threads.  (Signals that an
+// instruction causes stay.)
+int pool_start_thread(pthread_t *thread, void *(*function)(void *context), void *context) {
   static const int sent[] = {SIGINT,  SIGTERM, SIGQUIT, SIGHUP,   SIGCHLD,
                              SIGALRM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP};
   sigset_t blocked, before;
   sigemptyset(&blocked);
   for (size_t i = 0; i < COUNT_OF(sent); i++) sigaddset(&blocked, sent[i]);
   pthread_sigmask(SIG_BLOCK, &blocked, &before);
-  int failed = pthread_create(&w->thread, NULL, work, w);
+  int failed = pthread_create(thread, NULL, function, context);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failed;
 }
@@ -186,7 +186,7 @@ struct pool *pool_new(int threads, struct error *e) {
   p->claims = memory_new((size_t)threads * sizeof *p->claims);
   for (int i = 0; i < threads - 1; i++) {
     p->workers[i] = (struct worker){.pool = p, .index = i + 1};
-    int failed = start_worker(&p->workers[i]);
+    int failed = pool_start_thread(&p->workers[i].thread, work, &p->workers[i]);
     if (failed) {
       error_set_errno(e, failed, "cannot start thread %d of %d; ask for fewer with --threads",
                       i + 2, threads);

@@ -10,7 +10,13 @@
 // split by index alone, never by who comes first: the split is deterministic.
 #pragma once
 
+#include <pthread.h>
+
 #include "base/base.h"
+
+// Starts a thread that takes no signal sent to the process: those are for the threads that know
+// what to do about them.  0, or an errno value.  End it with pthread_join.
+int pool_start_thread(pthread_t *thread, void *(*function)(void *context), void *context);
 
 #define POOL_THREADS_MAX 256
 

@@ -77,7 +77,7 @@ static void report(const struct bench *b, const struct cli_runtime *r, struct fi
   const char *isa = kernel_isa_name(kernel_context_isa(r->kernel));
   const char *types = model_config(r->model)->types;
   if (!b->json) {
-    printf("%s (%s), %d threads, %s\n", r->name, types, pool_threads(r->pool), isa);
+    printf("%s (%s), %d threads, %s\n", r->name, types, device_team_size(r->device), isa);
     printf("  prompt    %5lld tokens  %8.1f tok/s\n", (long long)b->prompt, prefill);
     printf("  generate  %5lld tokens  %8.1f tok/s\n", (long long)b->generate, decode);
     printf("  memory    %8.1f MB resident\n", rss_mb);
@@ -87,7 +87,7 @@ static void report(const struct bench *b, const struct cli_runtime *r, struct fi
       json_pack("{s:s,s:s,s:s,s:f,s:f,s:I,s:I,s:i,s:I,s:f}", "model", r->name, "types", types,
                 "isa", isa, "prefill_tok_s", prefill, "decode_tok_s", decode, "prompt_tokens",
                 (json_int_t)b->prompt, "generated_tokens", (json_int_t)b->generate, "threads",
-                pool_threads(r->pool), "rounds", (json_int_t)b->rounds, "rss_mb", rss_mb);
+                device_team_size(r->device), "rounds", (json_int_t)b->rounds, "rss_mb", rss_mb);
   json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
   printf("\n");
   json_decref(object);

@@ -312,7 +312,7 @@ bool cli_chat(const struct cli_runtime *runtime, struct generate_options *option
     open_editor(&t);
     fprintf(stderr,
             "%s on %d threads. Ctrl-C stops an answer, /help shows more, Ctrl-D leaves.\n\n",
-            runtime->name, pool_threads(runtime->pool));
+            runtime->name, device_team_size(runtime->device));
   }
   converse(&t);
   if (t.terminal) {

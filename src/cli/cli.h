@@ -83,7 +83,7 @@ void cli_model_rows(struct cli_model_options *m, bool sized,
                     struct cli_option rows[CLI_MODEL_ROWS]);
 
 struct cli_runtime {  // everything a model stands on, in order of creation
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct model *model;
   struct engine *engine;

@@ -67,7 +67,7 @@ static void print_json(const struct cli_runtime *rt, const struct generate_resul
                              "generated_tokens", result->generated_tokens,           //
                              "prefill_tok_s", result->prefill_tok_s,                 //
                              "decode_tok_s", result->decode_tok_s,                   //
-                             "threads", pool_threads(rt->pool));
+                             "threads", device_team_size(rt->device));
   json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
   printf("\n");
   json_decref(object);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// runtime.c: from a MODEL on the command line to an engine: store → pool → kernel → model → engine.
+// runtime.c: from a MODEL on the command line to an engine: library → device → kernel → model →
+// engine.
 
 #include <stdio.h>
 #include <string.h>
@@ -75,9 +76,11 @@ static bool open_kernel(const struct cli_model_options *o, struct cli_runtime *r
   enum kernel_isa isa = KERNEL_ISA_AUTO;
   if (o->isa && !kernel_isa_parse(str_of(o->isa), &isa))
     return error_set(e, ERROR_INPUT, "--isa %s: choose auto, portable, avx2 or avx512", o->isa);
-  r->pool = pool_new(o->threads ? (int)o->threads : default_threads(), e);
-  if (!r->pool) return false;
-  r->kernel = kernel_context_new(r->pool, isa, e);
+  struct device_options device_options = {.threads =
+                                              o->threads ? (int)o->threads : default_threads()};
+  r->device = device_open("cpu", &device_options, e);
+  if (!r->device) return false;
+  r->kernel = kernel_context_new(r->device, isa, e);
   return r->kernel != NULL;
 }
 
@@ -109,7 +112,7 @@ void cli_runtime_close(struct cli_runtime *r) {
   engine_free(r->engine);
   model_free(r->model);
   kernel_context_free(r->kernel);
-  pool_free(r->pool);
+  device_close(r->device);
   memory_free(r->path);
   *r = (struct cli_runtime){0};
 }

@@ -37,6 +37,7 @@ struct engine *engine_new(struct model *model, const struct engine_options *opti
   probe_memory_read(&memory);
   struct engine_backend backend = {
       .context = model,
+      .device = model_device(model),
       .vocabulary = c->vocabulary,
       .positions = c->context,
       .layers = c->layers,

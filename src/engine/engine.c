@@ -28,20 +28,36 @@ static bool check_backend(const struct engine_backend *b, struct error *e) {
                    b->vocabulary, b->positions);
 }
 
-// The two big blocks, which may not be had; what a refusal names is the option to lower.
+// A block of the device's memory that the host reads and writes.
+static void *take_memory(struct device *d, size_t bytes, const char *for_what,
+                         struct device_memory *out, struct error *e) {
+  if (!device_limits_of(d)->host_memory) {
+    error_set(e, ERROR_UNSUPPORTED, "the engine cannot read memory of the device %s",
+              device_name(d));
+    return NULL;
+  }
+  return device_memory_allocate(d, bytes, for_what, out, e) ? device_memory_map(out) : NULL;
+}
+
+// The two big blocks, for which memory may be short; a refusal names the option to lower.
 static bool make_memory(struct engine *en, struct error *e) {
   const struct engine_backend *b = &en->backend;
-  size_t bytes = (size_t)en->limits.pages * b->page_bytes;
+  struct device *d = b->device;
+  if (!d) d = en->own_device = device_open("cpu", &(struct device_options){.threads = 1}, e);
+  if (!d) return false;
+  size_t cache_bytes = (size_t)en->limits.pages * b->page_bytes;
+  size_t rows = (size_t)en->limits.sequences + TELLING_ROWS;
+  size_t logits_bytes = rows * (size_t)b->vocabulary * sizeof *en->logits;
   en->cache = (struct kernel_cache){.layers = b->layers,
                                     .kv_heads = b->kv_heads,
                                     .head_dim = b->head_dim,
                                     .pages = en->limits.pages,
                                     .page_bytes = b->page_bytes};
-  en->cache.base = memory_try_big(bytes, "the KV cache (engine option cache_bytes)", e);
+  en->cache.base =
+      take_memory(d, cache_bytes, "the KV cache (--cache lowers it)", &en->cache_memory, e);
   if (!en->cache.base) return false;
-  size_t rows = (size_t)en->limits.sequences + TELLING_ROWS;
-  en->logits_bytes = rows * (size_t)b->vocabulary * sizeof *en->logits;
-  en->logits = memory_try_big(en->logits_bytes, "logits (engine option sequences)", e);
+  en->logits =
+      take_memory(d, logits_bytes, "the logits (--parallel lowers it)", &en->logits_memory, e);
   return en->logits != NULL;
 }
 
@@ -92,8 +108,9 @@ struct engine *engine_new_backend(const struct engine_backend *backend,
 void engine_free(struct engine *en) {
   if (!en) return;
   engine_stop(en);
-  memory_free_big(en->cache.base, (size_t)en->limits.pages * en->backend.page_bytes);
-  memory_free_big(en->logits, en->logits_bytes);
+  device_memory_free(&en->cache_memory);
+  device_memory_free(&en->logits_memory);
+  device_close(en->own_device);
   engine_pages_clear(&en->pool);
   engine_sampler_clear(&en->sampler);
   void *lists[] = {en->running.items, en->waiting.items, en->arrived.items, en->gone,

@@ -23,7 +23,9 @@
 // All that the engine asks of a model.  backend.c fills it from a struct model; tests and the
 // rehearsal of a whole fleet bring one of their own.
 struct engine_backend {
-  void *context;              // handed to every call
+  void *context;  // handed to every call
+  // The KV cache and the logits are its memory; NULL = the engine opens the processor for them.
+  struct device *device;
   int vocabulary, positions;  // token ids are below the first; sequences no longer than the second
   int layers, kv_heads, head_dim;
   size_t page_bytes;          // of one page of KERNEL_PAGE_TOKENS positions, a multiple of 64
@@ -256,11 +258,12 @@ struct engine {
   const struct world *world;
   void (*call_awake)(void *context);  // engine_options.wake; may be NULL
   void *call_context;
+  struct device *own_device;  // NULL when the backend has one
   struct kernel_cache cache;
   struct page_pool pool;
   struct sampler sampler;
-  float *logits;  // [sequences + TELLING_ROWS, vocabulary]
-  size_t logits_bytes;
+  float *logits;                                     // [sequences + TELLING_ROWS, vocabulary]
+  struct device_memory cache_memory, logits_memory;  // of cache.base and logits
   struct sequence_list running, waiting;
   struct sequence **gone;  // [sequences + queue], scratch
   struct step step;

@@ -93,7 +93,7 @@ void kernel_cache_store(struct kernel_context *c, const struct kernel_cache *cac
   struct library_job j = {c->leaves, cache, layer, spans, span_count, 0, k, v};
   for (int s = 0; s < span_count; s++) j.tokens += spans[s].count;
   if (j.tokens > KERNEL_PAGE_TOKENS)
-    pool_run(c->pool, store_tokens, &j);
+    device_team_run(c->device, store_tokens, &j);
   else
     store_tokens(&j, 0, 1);
 }
@@ -274,7 +274,7 @@ static int64_t total_cost(const struct attention_job *j) {
 static void attend(void *context, int index, int count) {
   const struct attention_job *j = context;
   float *memory = kernel_thread_scratch(j->context, index);
-  float *pieces = (float *)j->context->shared;
+  float *pieces = (float *)j->context->shared.data;
   int64_t total = total_cost(j), before = 0;
   for (struct tile t = {0}; next_tile(j, &t);)
     for (int s = 0; s < (j->split ? segments_of(&t) : 1); s++) {
@@ -294,7 +294,7 @@ static void attend(void *context, int index, int count) {
 static void merge_tiles(void *context, int index, int count) {
   const struct attention_job *j = context;
   size_t piece = piece_floats(j->cache->head_dim);
-  float *pieces = (float *)j->context->shared;
+  float *pieces = (float *)j->context->shared.data;
   int64_t number = 0;
   for (struct tile t = {0}; next_tile(j, &t); pieces += (size_t)segments_of(&t) * piece) {
     if (number++ % count != index) continue;
@@ -311,7 +311,7 @@ static bool choose_split(const struct attention_job *j) {
   for (struct tile t = {0}; next_tile(j, &t); tiles++) segments += (size_t)segments_of(&t);
   size_t bytes = segments * piece_floats(j->cache->head_dim) * sizeof(float);
   return tiles < (size_t)j->context->threads * SPLIT_UNITS_PER_THREAD && segments > tiles &&
-         j->context->threads > 1 && bytes <= j->context->shared_bytes;
+         j->context->threads > 1 && bytes <= j->context->shared.memory.bytes;
 }
 
 // Deciding about the split reads shapes only, and both ways merge the same pieces in the same
@@ -331,6 +331,6 @@ void kernel_attention(struct kernel_context *c, const struct kernel_cache *cache
   j.group = heads / cache->kv_heads;
   j.tile_tokens = j.group < QUERY_TILE ? QUERY_TILE / j.group : 1;
   j.split = choose_split(&j);
-  pool_run(c->pool, attend, &j);
-  if (j.split) pool_run(c->pool, merge_tiles, &j);
+  device_team_run(c->device, attend, &j);
+  if (j.split) device_team_run(c->device, merge_tiles, &j);
 }

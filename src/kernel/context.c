@@ -103,17 +103,29 @@ static size_t thread_bytes(void) {
   return product > attention ? product : attention;
 }
 
+// Replaces scratch by a larger piece; what it held is lost.
+static bool grow(const struct kernel_context *k, struct scratch *s, size_t wanted,
+                 struct error *e) {
+  struct device_memory larger;
+  if (wanted <= s->memory.bytes) return true;
+  if (!device_memory_allocate(k->device, wanted, "the scratch of the operators", &larger, e))
+    return false;
+  device_memory_free(&s->memory);
+  *s = (struct scratch){larger, device_memory_map(&larger)};
+  return true;
+}
+
 // Thread scratch has its final size from the start; shared scratch gets room for small batches.
-struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa, struct error *e) {
+struct kernel_context *kernel_context_new(struct device *d, enum kernel_isa isa, struct error *e) {
   const struct kernel_leaves *leaves = choose_leaves(isa, e);
   if (!leaves) return NULL;
   struct kernel_context *k = memory_new(sizeof *k);
-  k->pool = pool;
+  k->device = d;
   k->leaves = leaves;
-  k->threads = pool_threads(pool);
+  k->threads = device_team_size(d);
   k->thread_bytes = (size_t)kernel_round_up((int64_t)thread_bytes(), 4096);
-  k->thread_scratch = memory_try_big((size_t)k->threads * k->thread_bytes, "kernel scratch", e);
-  if (!k->thread_scratch || !kernel_context_reserve(k, FIRST_TOKENS, FIRST_COLUMNS, 0, e)) {
+  if (!grow(k, &k->thread, (size_t)k->threads * k->thread_bytes, e) ||
+      !kernel_context_reserve(k, FIRST_TOKENS, FIRST_COLUMNS, 0, e)) {
     kernel_context_free(k);
     return NULL;
   }
@@ -124,25 +136,17 @@ struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa
 // reference, not its weights.
 void kernel_context_free(struct kernel_context *k) {
   if (!k) return;
-  memory_free_big(k->thread_scratch, (size_t)k->threads * k->thread_bytes);
-  memory_free_big(k->shared, k->shared_bytes);
-  memory_free_big(k->rope_memory, k->rope_bytes);
+  device_memory_free(&k->thread.memory);
+  device_memory_free(&k->shared.memory);
+  device_memory_free(&k->rope_memory.memory);
   kernel_memory_close(k);
   memory_free(k);
 }
 
-enum kernel_isa kernel_context_isa(const struct kernel_context *k) { return k->leaves->isa; }
-
-// Replaces a block by a larger one; what it held is lost.
-static bool grow(uint8_t **block, size_t *bytes, size_t wanted, struct error *e) {
-  if (wanted <= *bytes) return true;
-  uint8_t *larger = memory_try_big(wanted, "kernel scratch", e);
-  if (!larger) return false;
-  memory_free_big(*block, *bytes);
-  *block = larger;
-  *bytes = wanted;
-  return true;
+struct device *kernel_context_device(const struct kernel_context *k) {
+  return k->device;
 }
+enum kernel_isa kernel_context_isa(const struct kernel_context *k) { return k->leaves->isa; }
 
 // Attention over a long context with few sequences is cut at segments, to occupy all threads; the
 // pieces are kept until all are there.
@@ -161,9 +165,9 @@ bool kernel_context_reserve(struct kernel_context *k, int tokens, int64_t column
     token_bytes += kernel_operand_bytes(o, kernel_round_up(columns, BLOCK_COLUMNS));
   size_t shared = (size_t)tokens * token_bytes, pieces = attention_bytes(k, context);
   size_t rope = ((size_t)tokens + 1) * (2 * ROPE_FLOATS * sizeof(float) + sizeof(int32_t));
-  if (!grow(&k->shared, &k->shared_bytes, shared > pieces ? shared : pieces, e)) return false;
-  bool moved = rope > k->rope_bytes;
-  if (!grow(&k->rope_memory, &k->rope_bytes, rope, e)) return false;
+  if (!grow(k, &k->shared, shared > pieces ? shared : pieces, e)) return false;
+  bool moved = rope > k->rope_memory.memory.bytes;
+  if (!grow(k, &k->rope_memory, rope, e)) return false;
   if (moved) k->rope = (struct rope_table){0};
   return true;
 }

@@ -32,7 +32,7 @@ static void run(struct kernel_context *k, pool_function *function, struct row_jo
                 int64_t elements) {
   j->leaves = k->leaves;
   if (elements > ALONE_ELEMENTS)
-    pool_run(k->pool, function, j);
+    device_team_run(k->device, function, j);
   else
     function(j, 0, 1);
 }
@@ -99,11 +99,11 @@ static void rope_lay_out(struct kernel_context *k, const struct kernel_rope *rop
   struct rope_table *table = &k->rope;
   size_t half = (size_t)rope->rotated / 2;
   size_t token_bytes = sizeof(int32_t) + 2 * half * sizeof(float);
-  size_t room = (k->rope_bytes - half * sizeof(float)) / token_bytes;
+  size_t room = (k->rope_memory.memory.bytes - half * sizeof(float)) / token_bytes;
   table->half = (int)half;
   table->tokens = (int)kernel_min(tokens, (int64_t)room);
   table->magnitude = rope->magnitude;
-  table->inverse_frequency = (float *)k->rope_memory;
+  table->inverse_frequency = (float *)k->rope_memory.data;
   table->cosine = table->inverse_frequency + half;
   table->sine = table->cosine + half * (size_t)table->tokens;
   table->positions = (int32_t *)(table->sine + half * (size_t)table->tokens);
@@ -140,7 +140,7 @@ static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rop
   memcpy(k->rope.inverse_frequency, rope->inverse_frequency, (size_t)k->rope.half * sizeof(float));
   memcpy(k->rope.positions, positions, (size_t)k->rope.tokens * sizeof *positions);
   if (k->rope.tokens > 8)
-    pool_run(k->pool, fill_angles, &k->rope);
+    device_team_run(k->device, fill_angles, &k->rope);
   else
     fill_angles(&k->rope, 0, 1);
 }

@@ -84,7 +84,7 @@ void kernel_embed(struct kernel_context *k, enum kernel_dtype dtype, int64_t col
                   const void *table, const int32_t *ids, int tokens, float *y) {
   struct embed_job job = {dtype, columns, table, ids, tokens, y};
   if (tokens > 4)
-    pool_run(k->pool, embed_tokens, &job);
+    device_team_run(k->device, embed_tokens, &job);
   else
     embed_tokens(&job, 0, 1);
 }

@@ -157,16 +157,17 @@ struct rope_table {
 
 struct weight_chunk;
 struct kernel_context {
-  struct pool *pool;  // borrowed
+  struct device *device;  // borrowed
   const struct kernel_leaves *leaves;
-  int threads;
-  uint8_t *thread_scratch;  // threads × thread_bytes
+  int threads;  // of the device's team
+  struct scratch {
+    struct device_memory memory;
+    uint8_t *data;  // where the host sees it
+  } thread,         // threads × thread_bytes
+      shared,       // operands of a large batch, or unmerged pieces of attention
+      rope_memory;  // what `rope` points to
   size_t thread_bytes;
-  uint8_t *shared;  // operands of a large batch, or unmerged pieces of attention
-  size_t shared_bytes;
   struct rope_table rope;
-  uint8_t *rope_memory;
-  size_t rope_bytes;
   struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
 };
 
@@ -191,7 +192,7 @@ enum kernel_operand kernel_operand_of(enum kernel_dtype t);
 size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns);
 
 static inline void *kernel_thread_scratch(const struct kernel_context *k, int index) {
-  return k->thread_scratch + (size_t)index * k->thread_bytes;
+  return k->thread.data + (size_t)index * k->thread_bytes;
 }
 static inline int64_t kernel_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t kernel_round_up(int64_t n, int64_t grain) {

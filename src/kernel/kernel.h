@@ -2,9 +2,9 @@
 //
 // kernel.h: the operators a transformer is written in, on the CPU.
 //
-// Life cycle: kernel_context_new (chooses the instruction set once, owns scratch memory),
-// kernel_weight_pack for every matrix, then operators in any order from one thread at a time; each
-// operator spreads itself over the context's pool and returns when it is done.
+// Life cycle: kernel_context_new (takes a device, chooses the instruction set once, owns scratch
+// memory), kernel_weight_pack for every matrix, then operators in any order from one thread at a
+// time; each operator spreads itself over the device's team and returns when it is done.
 //
 // Determinism, relied on by the engine: every output element is computed by one thread in one fixed
 // order that depends only on that element's own inputs and on the instruction set: not on the
@@ -17,7 +17,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/threads.h"
+#include "device/device.h"
 
 enum kernel_isa { KERNEL_ISA_AUTO, KERNEL_ISA_PORTABLE, KERNEL_ISA_AVX2, KERNEL_ISA_AVX512 };
 // AVX512 means F+BW+DQ+VL with VNNI and BF16; AVX2 means AVX2+FMA+F16C.
@@ -40,11 +40,12 @@ const char *kernel_dtype_name(enum kernel_dtype t);  // as GGUF's tools write it
 size_t kernel_row_bytes(enum kernel_dtype t, int64_t columns);
 
 struct kernel_context;
-// isa AUTO takes the best this processor has; naming one it lacks is ERROR_UNSUPPORTED.  The pool
-// is borrowed and must outlive the context.
-struct kernel_context *kernel_context_new(struct pool *pool, enum kernel_isa isa, struct error *e);
+// isa AUTO takes the best this processor has; naming one it lacks is ERROR_UNSUPPORTED.  The device
+// is borrowed and must outlive the context and its weights.
+struct kernel_context *kernel_context_new(struct device *d, enum kernel_isa isa, struct error *e);
 // Weights packed with it stay valid; they are cleared on their own, before or after.
 void kernel_context_free(struct kernel_context *k);
+struct device *kernel_context_device(const struct kernel_context *k);
 // The one in use, never AUTO.
 enum kernel_isa kernel_context_isa(const struct kernel_context *k);
 // Grows scratch, never shrinks it, so that operators with up to `tokens` tokens, `columns` input
@@ -119,7 +120,7 @@ struct kernel_cache {
   int layers, kv_heads, head_dim;
   int pages;
   size_t page_bytes;  // kernel_page_bytes(layers, kv_heads, head_dim)
-  uint8_t *base;      // pages × page_bytes, 64-byte aligned, owned by the engine
+  uint8_t *base;      // pages × page_bytes, in memory of the device, owned by the engine
 };
 // Bytes of one page: K and V of KERNEL_PAGE_TOKENS positions in all layers; a multiple of 64.
 size_t kernel_page_bytes(int layers, int kv_heads, int head_dim);

@@ -268,15 +268,16 @@ void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *
   for (int w = 0; w < count; w++) j.wanted[kernel_operand_of(weights[w]->dtype)] = true;
   size_t bytes = choose_conversions(&j, tokens);
   int64_t at_once = tokens;
-  if (bytes) at_once = (int64_t)(k->shared_bytes / bytes);  // 1 or more, by kernel_weight_pack
+  if (bytes)
+    at_once = (int64_t)(k->shared.memory.bytes / bytes);  // 1 or more, by kernel_weight_pack
   for (; j.token < tokens; j.token += j.tokens) {
     j.tokens = (int)kernel_min(tokens - j.token, at_once);
     j.x = x + j.token * j.columns;
     bool few = j.tokens <= k->leaves->few_tokens;
     j.private = few && j.tokens <= TOKEN_GRAIN && j.tokens * j.columns <= PRIVATE_ELEMENTS;
     j.chunk = choose_chunk(&j);
-    place_operands(&j, k->shared, j.rows);
-    if (bytes && !j.private) pool_run(k->pool, convert_share, &j);
-    pool_run(k->pool, few ? multiply_few : multiply_many, &j);
+    place_operands(&j, k->shared.data, j.rows);
+    if (bytes && !j.private) device_team_run(k->device, convert_share, &j);
+    device_team_run(k->device, few ? multiply_few : multiply_many, &j);
   }
 }

@@ -23,37 +23,38 @@
 struct weight_chunk {
   atomic_int references;  // weights in it, and the context while it fills this one
   size_t used, capacity;  // bytes, header included
-  void *mapping;          // as memory_try_big gave it
-  size_t mapping_bytes;
+  struct device_memory memory;
 };
 _Static_assert(sizeof(struct weight_chunk) <= HEADER_BYTES, "the header has its place");
 
-// The mapping is longer by CHUNK_BYTES, to find an aligned start in it; what lies outside the chunk
+// The block is longer by CHUNK_BYTES, to find an aligned start in it; what lies outside the chunk
 // is never touched and takes no memory.
-static struct weight_chunk *new_chunk(size_t bytes, struct error *e) {
+static struct weight_chunk *new_chunk(struct device *d, size_t bytes, struct error *e) {
   size_t capacity = bytes + HEADER_BYTES > CHUNK_BYTES ? bytes + HEADER_BYTES : CHUNK_BYTES;
-  uint8_t *mapping = memory_try_big(capacity + CHUNK_BYTES, "packed weights", e);
-  if (!mapping) return NULL;
-  uintptr_t start = ((uintptr_t)mapping + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+  struct device_memory memory;
+  if (!device_memory_allocate(d, capacity + CHUNK_BYTES, "the weights of the model", &memory, e))
+    return NULL;
+  uintptr_t block = (uintptr_t)device_memory_map(&memory);
+  uintptr_t start = (block + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
   struct weight_chunk *chunk = (struct weight_chunk *)start;
   atomic_init(&chunk->references, 1);
   chunk->used = HEADER_BYTES;
   chunk->capacity = capacity;
-  chunk->mapping = mapping;
-  chunk->mapping_bytes = capacity + CHUNK_BYTES;
+  chunk->memory = memory;
   return chunk;
 }
 
 static void drop_chunk(struct weight_chunk *chunk) {
-  if (chunk && atomic_fetch_sub(&chunk->references, 1) == 1)
-    memory_free_big(chunk->mapping, chunk->mapping_bytes);
+  if (!chunk || atomic_fetch_sub(&chunk->references, 1) != 1) return;
+  struct device_memory memory = chunk->memory;  // the chunk lies in what is freed
+  device_memory_free(&memory);
 }
 
 // A block that does not fit starts a new chunk; the rest of the old one stays untouched.
 void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e) {
   bytes = (bytes + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES;
   if (!k->chunk || k->chunk->capacity - k->chunk->used < bytes) {
-    struct weight_chunk *chunk = new_chunk(bytes, e);
+    struct weight_chunk *chunk = new_chunk(k->device, bytes, e);
     if (!chunk) return NULL;
     drop_chunk(k->chunk);
     k->chunk = chunk;

@@ -180,14 +180,13 @@ struct llama_layer {
   float *output_bias, *gate_bias, *up_bias, *down_bias;
 };
 
-struct llama_scratch {  // activations of one forward pass, each [MODEL_BATCH_MAX, ...]
-  float *x;             // [.., width] the residual stream
-  float *normed;        // [.., width] the input of a block; then what the block adds to x
-  float *q, *attended;  // [.., heads × head_dim]
-  float *k, *v;         // [.., kv_heads × head_dim]
-  float *gate, *up;     // [.., ffn_width]
-  void *block;          // the one allocation behind all of them
-  size_t block_bytes;
+struct llama_scratch {          // activations of one forward pass, each [MODEL_BATCH_MAX, ...]
+  float *x;                     // [.., width] the residual stream
+  float *normed;                // [.., width] the input of a block; then what the block adds to x
+  float *q, *attended;          // [.., heads × head_dim]
+  float *k, *v;                 // [.., kv_heads × head_dim]
+  float *gate, *up;             // [.., ffn_width]
+  struct device_memory memory;  // the one block behind all of them
 };
 
 struct llama {

@@ -282,11 +282,11 @@ static bool reserve_scratch(struct llama *l, struct error *e) {
     offsets[i] = total;
     total += (parts[i].columns * sizeof(float) * MODEL_BATCH_MAX + 63) / 64 * 64;
   }
-  s->block = memory_try_big(total, "the activations of a model", e);
-  if (!s->block) return false;
-  s->block_bytes = total;
-  for (size_t i = 0; i < COUNT_OF(parts); i++)
-    *parts[i].at = (float *)((char *)s->block + offsets[i]);
+  struct device *d = kernel_context_device(l->kernel);
+  if (!device_memory_allocate(d, total, "the activations of the model", &s->memory, e))
+    return false;
+  char *block = device_memory_map(&s->memory);
+  for (size_t i = 0; i < COUNT_OF(parts); i++) *parts[i].at = (float *)(block + offsets[i]);
   return true;
 }
 
@@ -323,7 +323,7 @@ void model_llama_clear(struct llama *l) {
       if (layer_slots[s].rows != ONE)
         kernel_weight_clear((struct kernel_weight *)((char *)&l->layers[i] + layer_slots[s].at));
   kernel_weight_clear(&l->classifier);
-  memory_free_big(l->scratch.block, l->scratch.block_bytes);
+  device_memory_free(&l->scratch.memory);
   arena_clear(&l->arena);
   *l = (struct llama){0};
 }

@@ -204,6 +204,9 @@ void model_free(struct model *m) {
   memory_free(m);
 }
 
+struct device *model_device(const struct model *m) {
+  return kernel_context_device(m->llama.kernel);
+}
 const struct model_config *model_config(const struct model *m) { return &m->llama.settings.config; }
 const struct tokenizer *model_tokenizer(const struct model *m) { return m->tokenizer; }
 struct str model_chat_template(const struct model *m) {

@@ -35,6 +35,8 @@ struct model;
 // the model. kernel is borrowed and must outlive the model.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e);
+// The one its weights are on and model_forward computes on: that of the kernel context.
+struct device *model_device(const struct model *m);
 // Its tokenizer, config and template go with it.
 void model_free(struct model *m);
 // Whether model_open would take the file, in a fraction of its time and memory: everything is read

@@ -21,7 +21,7 @@
 #define CONTEXT 256
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct model *model;
 };
@@ -31,8 +31,8 @@ static void open_model(struct fixture *f, int threads, enum kernel_dtype dtype) 
   snprintf(path, sizeof path, "/tmp/motley-engine-%d.gguf", (int)getpid());
   assert_true(test_model_write(path, &(struct test_model_options){.seed = 5, .dtype = dtype}));
   struct error e = {0};
-  f->pool = pool_new(threads, &e);
-  f->kernel = kernel_context_new(f->pool, KERNEL_ISA_AUTO, &e);
+  f->device = device_open("cpu", &(struct device_options){threads}, &e);
+  f->kernel = kernel_context_new(f->device, KERNEL_ISA_AUTO, &e);
   f->model = model_open(path, NULL, f->kernel, &e);
   unlink(path);
   assert_string_equal(e.text, "");
@@ -41,7 +41,7 @@ static void open_model(struct fixture *f, int threads, enum kernel_dtype dtype) 
 static void close_model(struct fixture *f) {
   model_free(f->model);
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
 }
 
 // Prompts of 3, 20, 37 … tokens; the first tokens are common, so that pages are shared.

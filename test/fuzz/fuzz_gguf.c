@@ -45,13 +45,13 @@ static void run_one_token(struct model *m) {
 
 static void load(struct str file) {
   struct error e;
-  struct pool *pool = pool_new(1, &e);
-  struct kernel_context *kernel = kernel_context_new(pool, KERNEL_ISA_AUTO, &e);
+  struct device *device = device_open("cpu", &(struct device_options){1}, &e);
+  struct kernel_context *kernel = kernel_context_new(device, KERNEL_ISA_AUTO, &e);
   struct model *m = model_open_bytes(file, false, "fuzz", NULL, kernel, &e);
   if (m) run_one_token(m);
   model_free(m);
   kernel_context_free(kernel);
-  pool_free(pool);
+  device_close(device);
 }
 
 static void check_gguf(struct str file) {

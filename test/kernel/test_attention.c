@@ -23,7 +23,7 @@ struct shape {
 };
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct shape shape;
   struct kernel_cache cache;
@@ -37,9 +37,11 @@ struct sequence {
 };
 
 static struct fixture open_kernel(int threads, enum kernel_isa isa, struct shape s) {
-  struct fixture f = {
-      pool_new(threads, NULL), NULL, s, {LAYERS, s.kv_heads, s.head_dim, PAGES, 0, 0}};
-  f.kernel = kernel_context_new(f.pool, isa, NULL);
+  struct fixture f = {device_open("cpu", &(struct device_options){threads}, NULL),
+                      NULL,
+                      s,
+                      {LAYERS, s.kv_heads, s.head_dim, PAGES, 0, 0}};
+  f.kernel = kernel_context_new(f.device, isa, NULL);
   f.cache.page_bytes = kernel_page_bytes(LAYERS, s.kv_heads, s.head_dim);
   f.cache.base = memory_try_big(PAGES * f.cache.page_bytes, "test", NULL);
   memset(f.cache.base, 0x7F, PAGES * f.cache.page_bytes);  // 0x7F7F is NaN
@@ -48,7 +50,7 @@ static struct fixture open_kernel(int threads, enum kernel_isa isa, struct shape
 
 static void close_kernel(struct fixture *f) {
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
   memory_free_big(f->cache.base, PAGES * f->cache.page_bytes);
 }
 

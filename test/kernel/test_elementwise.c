@@ -16,11 +16,11 @@ static const int lengths[] = {1, 7, 8, 15, 16, 17, 64, 100, 576};
 // Runs `check` with a kernel for every instruction set that is here.
 static void for_each_isa(int threads, void (*check)(struct kernel_context *k)) {
   for (size_t i = 0; i < COUNT_OF(isas); i++) {
-    struct pool *pool = pool_new(threads, NULL);
-    struct kernel_context *k = kernel_context_new(pool, isas[i], NULL);
+    struct device *device = device_open("cpu", &(struct device_options){threads}, NULL);
+    struct kernel_context *k = kernel_context_new(device, isas[i], NULL);
     if (k) check(k);
     kernel_context_free(k);
-    pool_free(pool);
+    device_close(device);
   }
 }
 
@@ -160,8 +160,8 @@ static void test_embedding_reads_every_type(void **state) {
   (void)state;
   uint8_t bytes[4][2][160] = {0};
   float want[32], y[3 * 32];
-  struct pool *pool = pool_new(1, NULL);
-  struct kernel_context *k = kernel_context_new(pool, KERNEL_ISA_AUTO, NULL);
+  struct device *device = device_open("cpu", &(struct device_options){1}, NULL);
+  struct kernel_context *k = kernel_context_new(device, KERNEL_ISA_AUTO, NULL);
   for (int t = 0; t < KERNEL_DTYPES; t++) {
     uint8_t *row = bytes[0][0] + 1 + kernel_row_bytes(t, 32);  // row 1 of a table at bytes + 1
     uint16_t d = number_f32_to_f16(0.5f), m = number_f32_to_f16(-3);
@@ -189,7 +189,7 @@ static void test_embedding_reads_every_type(void **state) {
     assert_memory_not_equal(y + 32, want, sizeof want);
   }
   kernel_context_free(k);
-  pool_free(pool);
+  device_close(device);
 }
 
 int main(void) {

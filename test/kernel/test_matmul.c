@@ -15,21 +15,21 @@
 #include "support/check.h"
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
 };
 
 static struct fixture open_kernel(int threads, enum kernel_isa isa) {
-  struct fixture f = {pool_new(threads, NULL), NULL};
+  struct fixture f = {device_open("cpu", &(struct device_options){threads}, NULL), NULL};
   struct error e = {0};
-  f.kernel = kernel_context_new(f.pool, isa, &e);
+  f.kernel = kernel_context_new(f.device, isa, &e);
   if (!f.kernel) assert_int_equal(e.kind, ERROR_UNSUPPORTED);
   return f;
 }
 
 static void close_kernel(struct fixture *f) {
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
 }
 
 static float uniform(uint64_t *state) {  // -1..1
@@ -349,7 +349,7 @@ static void test_weights_outlive_their_context(void **state) {
   struct kernel_weight w[40];
   for (size_t i = 0; i < COUNT_OF(w); i++)
     assert_true(kernel_weight_pack(f.kernel, KERNEL_F32, 300, 1000, m, &w[i], NULL));
-  close_kernel(&f);
+  kernel_context_free(f.kernel);
   float value;
   memcpy(&value, m, sizeof value);
   for (size_t i = 0; i < COUNT_OF(w); i++) {
@@ -357,6 +357,8 @@ static void test_weights_outlive_their_context(void **state) {
     kernel_weight_clear(&w[i]);
     kernel_weight_clear(&w[i]);  // a second time does nothing
   }
+  assert_int_equal(device_usage_of(f.device).allocations, 0);
+  device_close(f.device);
   memory_free(m);
 }
 

@@ -15,19 +15,19 @@
 static const enum kernel_isa isas[] = {KERNEL_ISA_PORTABLE, KERNEL_ISA_AVX2, KERNEL_ISA_AVX512};
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
 };
 
 static struct fixture open_kernel(int threads, enum kernel_isa isa) {
-  struct fixture f = {pool_new(threads, NULL), NULL};
-  f.kernel = kernel_context_new(f.pool, isa, NULL);
+  struct fixture f = {device_open("cpu", &(struct device_options){threads}, NULL), NULL};
+  f.kernel = kernel_context_new(f.device, isa, NULL);
   return f;
 }
 
 static void close_kernel(struct fixture *f) {
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
 }
 
 static uint8_t *random_bytes(size_t size, uint64_t seed) {

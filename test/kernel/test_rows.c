@@ -50,13 +50,13 @@ static void check_close(double got, double want, double bound, const char *what,
 // Runs `check` with the leaves of every instruction set that is here.
 static void for_each_isa(void (*check)(const struct kernel_leaves *leaves)) {
   static const enum kernel_isa isas[] = {KERNEL_ISA_PORTABLE, KERNEL_ISA_AVX2, KERNEL_ISA_AVX512};
-  struct pool *pool = pool_new(1, NULL);
+  struct device *device = device_open("cpu", &(struct device_options){1}, NULL);
   for (size_t i = 0; i < COUNT_OF(isas); i++) {
-    struct kernel_context *k = kernel_context_new(pool, isas[i], NULL);
+    struct kernel_context *k = kernel_context_new(device, isas[i], NULL);
     if (k) check(k->leaves);
     kernel_context_free(k);
   }
-  pool_free(pool);
+  device_close(device);
 }
 
 // ---- sums and scalings

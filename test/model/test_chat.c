@@ -18,7 +18,7 @@
 #define MODEL_FILE "test_chat.gguf"
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct model *model;
   struct chat *chat;
@@ -28,8 +28,8 @@ static int set_up(void **state) {
   static struct fixture f;
   struct error e = {0};
   assert_true(test_model_write(MODEL_FILE, &(struct test_model_options){.seed = 1}));
-  f.pool = pool_new(1, &e);
-  f.kernel = kernel_context_new(f.pool, KERNEL_ISA_AUTO, &e);
+  f.device = device_open("cpu", &(struct device_options){1}, &e);
+  f.kernel = kernel_context_new(f.device, KERNEL_ISA_AUTO, &e);
   f.model = model_open(MODEL_FILE, NULL, f.kernel, &e);
   f.chat = f.model ? chat_new(f.model, &e) : NULL;
   *state = &f;
@@ -42,7 +42,7 @@ static int tear_down(void **state) {
   chat_free(f->chat);
   model_free(f->model);
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
   return 0;
 }
 

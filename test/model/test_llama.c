@@ -29,7 +29,7 @@
 
 struct fixture {
   struct buffer file;
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct model *model;
   struct kernel_cache cache;
@@ -40,8 +40,8 @@ static void open_fixture(struct fixture *f, const struct test_model_options *o, 
   struct error e = {0};
   *f = (struct fixture){0};
   test_model_build(o, &f->file);
-  f->pool = pool_new(threads, &e);
-  f->kernel = kernel_context_new(f->pool, KERNEL_ISA_AUTO, &e);
+  f->device = device_open("cpu", &(struct device_options){threads}, &e);
+  f->kernel = kernel_context_new(f->device, KERNEL_ISA_AUTO, &e);
   f->model = model_open_bytes(buffer_str(&f->file), false, "test", NULL, f->kernel, &e);
   if (!f->model) fail_msg("%s", e.text);
   const struct model_config *c = model_config(f->model);
@@ -60,7 +60,7 @@ static void close_fixture(struct fixture *f) {
   memory_free_big(f->cache.base, f->cache.page_bytes * (size_t)f->cache.pages);
   model_free(f->model);
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
   buffer_clear(&f->file);
 }
 

@@ -85,8 +85,8 @@ static void check_story(const char *model, const char *text) {
   for (int isa = KERNEL_ISA_PORTABLE; isa <= KERNEL_ISA_AVX512; isa++) {
     struct error e = {0};
     struct buffer story = {0};
-    struct pool *pool = pool_new(2, &e);
-    struct kernel_context *kernel = kernel_context_new(pool, (enum kernel_isa)isa, &e);
+    struct device *device = device_open("cpu", &(struct device_options){2}, &e);
+    struct kernel_context *kernel = kernel_context_new(device, (enum kernel_isa)isa, &e);
     struct model *m = kernel ? model_open(model, NULL, kernel, &e) : NULL;
     if (kernel && !m) fail_msg("%s", e.text);
     if (m) {
@@ -97,7 +97,7 @@ static void check_story(const char *model, const char *text) {
     buffer_clear(&story);
     model_free(m);
     kernel_context_free(kernel);
-    pool_free(pool);
+    device_close(device);
   }
   assert_true(told >= 1);
   buffer_clear(&expected);
@@ -209,8 +209,8 @@ static void both_formats_give_the_same_model(void **state) {
     struct buffer gguf = {0}, model = {0}, tokenizer = {0};
     struct error e = {0};
     struct files files;
-    struct pool *pool = pool_new(1, &e);
-    struct kernel_context *kernel = kernel_context_new(pool, KERNEL_ISA_AUTO, &e);
+    struct device *device = device_open("cpu", &(struct device_options){1}, &e);
+    struct kernel_context *kernel = kernel_context_new(device, KERNEL_ISA_AUTO, &e);
     o.untied = untied;
     test_model_build(&o, &gguf);
     build_llama2c(buffer_str(&gguf), untied, &model);
@@ -229,7 +229,7 @@ static void both_formats_give_the_same_model(void **state) {
     model_free(a);
     model_free(b);
     kernel_context_free(kernel);
-    pool_free(pool);
+    device_close(device);
     buffer_clear(&gguf);
     buffer_clear(&model);
     buffer_clear(&tokenizer);

@@ -98,8 +98,8 @@ int main(int argc, char **argv) {
   enum kernel_isa isa = KERNEL_ISA_AUTO;
   if (argc > 3) kernel_isa_parse(str_of(argv[3]), &isa);
   struct subject s = {0};
-  struct pool *pool = pool_new(atoi(argv[2]), &e);
-  struct kernel_context *kernel = pool ? kernel_context_new(pool, isa, &e) : NULL;
+  struct device *device = device_open("cpu", &(struct device_options){atoi(argv[2])}, &e);
+  struct kernel_context *kernel = device ? kernel_context_new(device, isa, &e) : NULL;
   s.model = kernel ? model_open(argv[1], NULL, kernel, &e) : NULL;
   if (!s.model || !kernel_context_reserve(kernel, MODEL_BATCH_MAX, model_config(s.model)->ffn_width,
                                           POSITIONS_MAX, &e)) {

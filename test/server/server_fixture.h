@@ -20,7 +20,7 @@
 #include "support/test_model.h"
 
 struct fixture {
-  struct pool *pool;
+  struct device *device;
   struct kernel_context *kernel;
   struct model *model;
   struct engine *engine;
@@ -42,8 +42,8 @@ static void open_model(struct fixture *f, int context) {
   snprintf(path, sizeof path, "/tmp/motley-server-%d.gguf", (int)getpid());
   struct test_model_options o = {.seed = 3, .context = context, .chat_template = TEMPLATE};
   assert_true(test_model_write(path, &o));
-  f->pool = pool_new(1, &e);
-  f->kernel = kernel_context_new(f->pool, KERNEL_ISA_AUTO, &e);
+  f->device = device_open("cpu", &(struct device_options){1}, &e);
+  f->kernel = kernel_context_new(f->device, KERNEL_ISA_AUTO, &e);
   f->model = model_open(path, NULL, f->kernel, &e);
   unlink(path);
   if (!f->model) fail_msg("%s", e.text);
@@ -92,7 +92,7 @@ static void stop(struct fixture *f) {
   server_free(f->server);
   model_free(f->model);
   kernel_context_free(f->kernel);
-  pool_free(f->pool);
+  device_close(f->device);
 }
 
 // ---- asking

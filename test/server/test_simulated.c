@@ -49,7 +49,7 @@ struct variant {  // of a completion
 static struct variant variants[VARIANTS];  // made once; the same for every seed
 
 // For their tokenizer, template and settings; the weights are not used.
-static struct pool *pool;
+static struct device *device;
 static struct kernel_context *kernel;
 static struct model *model;
 static int vocabulary;
@@ -689,8 +689,8 @@ static void open_model(void) {
       .seed = 3,
       .context = CONTEXT,
       .chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"};
-  pool = pool_new(1, &e);
-  kernel = kernel_context_new(pool, KERNEL_ISA_AUTO, &e);
+  device = device_open("cpu", &(struct device_options){1}, &e);
+  kernel = kernel_context_new(device, KERNEL_ISA_AUTO, &e);
   assert_true(test_model_write(path, &o));
   model = model_open(path, NULL, kernel, &e);
   unlink(path);
@@ -701,7 +701,7 @@ static void open_model(void) {
 static void close_model(void) {
   model_free(model);
   kernel_context_free(kernel);
-  pool_free(pool);
+  device_close(device);
   for (int i = 0; i < VARIANTS; i++) {
     buffer_clear(&variants[i].plain);
     buffer_clear(&variants[i].streamed);

@@ -141,7 +141,7 @@ bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64
   uint8_t *packed = kernel_memory_take(k, bytes, e);
   if (!packed) return false;
   struct pack_job job = {dtype, rows, columns, source, packed};
-  pool_run(k->pool, pack_groups, &job);
+  device_team_run(k->device, pack_groups, &job);
   *out = (struct kernel_weight){dtype, rows, columns, packed, bytes};
   return true;
 }
