@@ -48,6 +48,7 @@ struct pool {
   atomic_int sleepers;  // workers asleep on generation
   atomic_int caller_sleeps;
   atomic_bool stop;
+  atomic_int running;  // workers that have begun
   pool_function *function;
   void *context;
   struct worker *workers;  // [count - 1], of threads 1..count-1
@@ -108,6 +109,8 @@ static void take_shares(struct pool *p, unsigned generation, int first) {
 // generation matters, since the caller waits for all shares before it starts another.
 static void *work(void *argument) {
   struct worker *w = argument;
+  atomic_fetch_add(&w->pool->running, 1);
+  futex_wake(&w->pool->running);
   for (unsigned seen = 0;;) {
     seen = wait_for_work(w->pool, seen);
     if (atomic_load(&w->pool->stop)) return NULL;
@@ -168,6 +171,13 @@ int pool_start_thread(pthread_t *thread, void *(*function)(void *context), void 
   return failed;
 }
 
+// A thread that begins late would do so in the middle of somebody's work: what the system and its
+// libraries do at the start of a thread (they allocate) belongs to the making of the team.
+static void wait_for_start(struct pool *p) {
+  for (int running; (running = atomic_load(&p->running)) < p->count - 1;)
+    futex_wait(&p->running, (unsigned)running);
+}
+
 static void free_memory(struct pool *p) {
   memory_free(p->workers);
   memory_free(p->claims);
@@ -195,6 +205,7 @@ struct pool *pool_new(int threads, struct error *e) {
       return NULL;
     }
   }
+  wait_for_start(p);
   return p;
 }
 

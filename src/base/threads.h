@@ -24,7 +24,8 @@ struct pool;
 typedef void pool_function(void *context, int index, int count);
 
 // threads: 1..POOL_THREADS_MAX, the caller included; outside of it ERROR_INPUT.  A thread that the
-// system refuses is an error too: nobody gets a smaller team than was asked for.
+// system refuses is an error too: nobody gets a smaller team than was asked for.  Returns when all
+// threads run.
 struct pool *pool_new(int threads, struct error *e);
 // Ends and joins the workers; not while pool_run is under way.
 void pool_free(struct pool *p);
