@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/internal.h"
+
 // Opens a regular file and tells its size; -1 with an error otherwise.
 static int open_regular(const struct world *w, const char *path, uint64_t *size, struct error *e) {
   struct world_file_info info;
@@ -32,7 +34,7 @@ static int open_regular(const struct world *w, const char *path, uint64_t *size,
   return file;
 }
 
-// A mapping outlives its handle, so that is closed at once.  An empty file cannot be mapped and is
+// The handle stays open, to see the file's size later.  An empty file cannot be mapped and is
 // represented by no memory.
 bool file_map_open(struct file_map *m, const struct world *w, const char *path, struct error *e) {
   uint64_t size;
@@ -40,14 +42,25 @@ bool file_map_open(struct file_map *m, const struct world *w, const char *path, 
   int file = open_regular(w, path, &size, e);
   if (file < 0) return false;
   int result = size ? world_map(w, file, size, &data) : 0;
-  world_close(w, file);
+  if (!data) world_close(w, file);
   if (result < 0) return error_set_errno(e, -result, "cannot map %s", path);
-  *m = (struct file_map){w, data, size};
+  *m = (struct file_map){w, data, size, file};
   return true;
 }
 
+// The size too: bytes lost inside the last page read as zero without a fault.
+bool file_map_intact(const struct file_map *m) {
+  struct world_file_info now;
+  if (!m->data) return true;
+  return file_guard_intact(m->data) && world_info_of(m->world, m->handle, &now) >= 0 &&
+         now.size >= m->length;
+}
+
 void file_map_close(struct file_map *m) {
-  if (m->data) world_unmap(m->world, m->data, m->length);
+  if (m->data) {
+    world_unmap(m->world, m->data, m->length);
+    world_close(m->world, m->handle);
+  }
   *m = (struct file_map){0};
 }
 

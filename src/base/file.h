@@ -11,10 +11,13 @@ struct file_map {
   const struct world *world;
   const uint8_t *data;
   size_t length;
+  int handle;  // of the file, while there is data
 };
-// Regular files only: a folder or a pipe is ERROR_INPUT.  In the real world a file that another
-// program cuts short meanwhile raises SIGBUS when the lost bytes are touched.
+// Regular files only: a folder or a pipe is ERROR_INPUT.
 bool file_map_open(struct file_map *m, const struct world *w, const char *path, struct error *e);
+// False when the file was cut short, or its disk failed, since it was mapped: lost bytes read as
+// zero, and what was made of the data must be thrown away.
+bool file_map_intact(const struct file_map *m);
 // All that was borrowed from the data is gone.  Does nothing on a zeroed map.
 void file_map_close(struct file_map *m);
 // The whole file, at most `limit` bytes, appended to *out; a longer one is ERROR_INPUT.

@@ -11,6 +11,11 @@ int world_process_start(void *context, const struct world_program *program);
 int world_process_signal(void *context, int process, int number);
 int world_process_ended(void *context, int process, struct world_exit *out);
 
+// Mappings of files that may be cut short (file_guard.c).  Any thread.
+void file_guard_add(const uint8_t *data, size_t length);
+void file_guard_remove(const uint8_t *data);  // before it is unmapped
+bool file_guard_intact(const uint8_t *data);  // true for one that is not guarded
+
 // Is told about every block that this thread takes and gives back: a simulation gives back what a
 // killed process had taken.  At most one a thread.
 struct memory_watch {

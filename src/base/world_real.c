@@ -238,12 +238,14 @@ static int real_map(void *context, int handle, size_t size, const uint8_t **data
   (void)context;
   void *mapped = mmap(NULL, size, PROT_READ, MAP_PRIVATE, handle, 0);
   if (mapped == MAP_FAILED) return -errno;
+  file_guard_add(mapped, size);
   *data = mapped;
   return 0;
 }
 
 static void real_unmap(void *context, const uint8_t *data, size_t size) {
   (void)context;
+  file_guard_remove(data);
   munmap((void *)(uintptr_t)data, size);
 }
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,32 +37,11 @@ static void open_standard_streams(void) {
   if (fd >= 0) close(fd);
 }
 
-static atomic_flag bus_error_told = ATOMIC_FLAG_INIT;  // several threads may meet it at a time
-
-// The model file is mapped while it is in use.  Where somebody cuts it short, or its disk fails,
-// there is nothing left to compute with and no way back into the computation: one line, and the
-// end. Only what POSIX allows in a handler happens here.
-static void on_bus_error(int number, siginfo_t *info, void *context) {
-  static const char line[] =
-      "motley: the model file was cut short or its disk failed while it was in use; put the file "
-      "back and start again\n";
-  (void)context;
-  if (info->si_code == BUS_ADRERR) {
-    bool told = atomic_flag_test_and_set(&bus_error_told);
-    ssize_t ignored = told ? 0 : write(STDERR_FILENO, line, sizeof line - 1);
-    (void)ignored;
-    _exit(1);
-  }
-  signal(number, SIG_DFL);  // a fault of the program: it comes again, and ends it visibly
-}
-
 // A reader that goes away and a file that may not grow are error values, not the end of the
 // process.
 static void set_signals(void) {
-  struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  sigaction(SIGBUS, &bus, NULL);
 }
 
 // Output that did not arrive (a full disk, a reader that went away) is a failure like any other.
