@@ -46,13 +46,9 @@ static void look_processor(const struct check *self, struct finding *f) {
   (void)self;
   struct probe_cpu cpu;
   probe_cpu_read(&cpu);
-  bool avx512 = cpu.avx512 && cpu.avx512_vnni && cpu.avx512_bf16;
-  bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
-  buffer_print(&f->text, "%s, %d cores, kernels: %s", cpu.name, cpu.cores,
-               avx512 ? "avx512"
-               : avx2 ? "avx2"
-                      : "portable");
-  if (!avx2)
+  enum kernel_isa best = kernel_isa_best();
+  buffer_print(&f->text, "%s, %d cores, kernels: %s", cpu.name, cpu.cores, kernel_isa_name(best));
+  if (best == KERNEL_ISA_PORTABLE)
     buffer_print(&f->fix,
                  "generation will be slow here: a processor with AVX2 is ten times faster");
 }

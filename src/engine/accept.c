@@ -11,7 +11,6 @@
 //
 // So a stream gives exactly generated_tokens TOKEN events and then one END.
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,6 +107,18 @@ static void end(struct engine *en, struct sequence *s, enum engine_finish finish
   engine_finish(en, s, finish, why);
 }
 
+// Numbers that outgrew f32 inside the model: the logits are NaN too, but this says where it began.
+void engine_end_fault(struct engine *en, struct sequence *s, int fault, int position) {
+  char place[MODEL_PLACE_TEXT];
+  struct error e = {0};
+  en->backend.place_print(fault, place);
+  error_set(&e, ERROR_INPUT,
+            "the model's numbers are no longer finite after %s, at position %d; its file may be "
+            "damaged",
+            place, position);
+  end(en, s, FINISH_ERROR, e.text);
+}
+
 // ---- tokens of the prompt
 
 // Nothing comes before the first token, so it has no probability.
@@ -123,7 +134,7 @@ static void tell_first(struct engine *en, struct sequence *s) {
 bool engine_tell_prompt(struct engine *en, struct sequence *s, const float *logits) {
   struct error e = {0};
   tell_first(en, s);
-  assert(engine_is_telling(s) && s->generated == 0);
+  ASSERT(engine_is_telling(s) && s->generated == 0);
   int32_t id = s->tokens[s->told];
   if (!engine_sampler_score(&en->sampler, logits, s->told - 1, id, s->top_logprobs, &en->event,
                             &e)) {
@@ -141,13 +152,13 @@ bool engine_tell_prompt(struct engine *en, struct sequence *s, const float *logi
 void engine_accept(struct engine *en, struct sequence *s, const float *logits) {
   struct error e = {0};
   tell_first(en, s);
-  assert(s->computed == s->count && !engine_is_telling(s));
+  ASSERT(s->computed == s->count && !engine_is_telling(s));
   if (s->prompt_only) {
     s->first_token_ns = world_monotonic_ns(en->world);
     end(en, s, FINISH_LENGTH, "");
     return;
   }
-  assert(s->count < s->limit);
+  ASSERT(s->count < s->limit);
   if (!pick(en, s, logits, &e)) {
     end(en, s, FINISH_ERROR, e.text);
     return;

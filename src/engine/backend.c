@@ -7,8 +7,8 @@
 #include "probe/probe.h"
 
 static void forward(void *context, const struct kernel_cache *cache,
-                    const struct model_batch *batch, float *logits) {
-  model_forward(context, cache, batch, logits);
+                    const struct model_batch *batch, float *logits, int *faults) {
+  model_forward(context, cache, batch, logits, faults);
 }
 
 static bool is_end(void *context, int32_t id) {
@@ -46,6 +46,7 @@ struct engine *engine_new(struct model *model, const struct engine_options *opti
       .page_bytes = kernel_page_bytes(c->layers, c->kv_heads, c->head_dim),
       .memory_available = memory.available,
       .forward = forward,
+      .place_print = model_place_print,
       .is_end = is_end,
       .resume = resume,
       .detokenize = detokenize,

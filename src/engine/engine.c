@@ -14,7 +14,6 @@
 // freed, a consumer reads a ring that was full, or engine_stop: `awake` is set with the signal and
 // cleared by collect, so a signal that comes during a step is not lost.
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/internal.h"
@@ -69,6 +68,7 @@ static void make_lists(struct engine *en) {
   en->running.items = memory_new(sequences * sizeof *en->running.items);
   en->waiting.items = memory_new(live * sizeof *en->waiting.items);
   en->arrived.items = memory_new(live * sizeof *en->arrived.items);
+  en->faults = memory_new((sequences + TELLING_ROWS) * sizeof *en->faults);
   en->gone = memory_new(live * sizeof *en->gone);
   en->notify = memory_new(live * sizeof *en->notify);
   step->members = memory_new(sequences * sizeof *step->members);
@@ -113,9 +113,9 @@ void engine_free(struct engine *en) {
   device_close(en->own_device);
   engine_pages_clear(&en->pool);
   engine_sampler_clear(&en->sampler);
-  void *lists[] = {en->running.items, en->waiting.items, en->arrived.items, en->gone,
-                   en->notify,        en->step.members,  en->step.spans,    en->step.outputs,
-                   en->step.ids,      en->step.positions};
+  void *lists[] = {en->running.items, en->waiting.items,  en->arrived.items, en->gone,
+                   en->notify,        en->step.members,   en->step.spans,    en->step.outputs,
+                   en->step.ids,      en->step.positions, en->faults};
   for (size_t i = 0; i < COUNT_OF(lists); i++) memory_free(lists[i]);
   pthread_mutex_destroy(&en->lock);
   pthread_cond_destroy(&en->wake);
@@ -231,30 +231,37 @@ static void forward(struct engine *en) {
                               .span_count = step->member_count,
                               .outputs = step->outputs,
                               .output_count = step->output_count};
-  en->backend.forward(en->backend.context, &en->cache, &batch, en->logits);
+  for (int i = 0; i < step->output_count; i++) en->faults[i] = -1;
+  en->backend.forward(en->backend.context, &en->cache, &batch, en->logits, en->faults);
 }
 
-// The rows of logits of one member: they belong to its last positions.  All but that of the last
-// token there is are about tokens of the prompt.
-static void accept_member(struct engine *en, const struct step_member *m, const float *rows) {
+// The rows of logits of one member, from `row` on: they belong to its last positions.  All but that
+// of the last token there is are about tokens of the prompt.
+static void accept_member(struct engine *en, const struct step_member *m, int row) {
   struct sequence *s = m->sequence;
-  for (int i = 0; i < m->outputs; i++, rows += en->backend.vocabulary) {
+  for (int i = 0; i < m->outputs; i++, row++) {
     int position = s->computed - m->outputs + i;
+    const float *logits = en->logits + (size_t)row * (size_t)en->backend.vocabulary;
+    if (en->faults[row] >= 0) {
+      engine_end_fault(en, s, en->faults[row], position);
+      return;
+    }
     if (position == s->count - 1)
-      engine_accept(en, s, rows);  // may end s: this was its last row
-    else if (!engine_tell_prompt(en, s, rows))
+      engine_accept(en, s, logits);  // may end s: this was its last row
+    else if (!engine_tell_prompt(en, s, logits))
       return;
   }
 }
 
 // Rows come in the order of the members that wanted some.
 static void accept_all(struct engine *en) {
-  const float *rows = en->logits;
+  int row = 0;
   for (int i = 0; i < en->step.member_count; i++) {
     const struct step_member *m = &en->step.members[i];
-    accept_member(en, m, rows);
-    rows += (size_t)m->outputs * (size_t)en->backend.vocabulary;
+    accept_member(en, m, row);
+    row += m->outputs;
   }
+  ASSERT(row == en->step.output_count);
 }
 
 // Copies the step's own counters to where other threads may read them.
@@ -340,7 +347,7 @@ static void *run(void *context) {
 }
 
 bool engine_start(struct engine *en, struct error *e) {
-  assert(!en->started && !en->stopping);
+  ASSERT(!en->started && !en->stopping);
   int failed = pthread_create(&en->thread, NULL, run, en);
   if (failed) return error_set_errno(e, failed, "cannot start the engine's thread");
   en->started = true;

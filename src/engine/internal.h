@@ -30,9 +30,11 @@ struct engine_backend {
   int layers, kv_heads, head_dim;
   size_t page_bytes;          // of one page of KERNEL_PAGE_TOKENS positions, a multiple of 64
   uint64_t memory_available;  // bytes that bound the cache, and size it by default; 0 = unknown
-  // model_forward's contract.
+  // model_forward's contract; faults are -1 before the call.
   void (*forward)(void *context, const struct kernel_cache *cache, const struct model_batch *batch,
-                  float *logits);
+                  float *logits, int *faults);
+  // Names a fault for people; NULL where `forward` reports none.
+  void (*place_print)(int place, char out[MODEL_PLACE_TEXT]);
   bool (*is_end)(void *context, int32_t id);
   // The text that *d gives goes on behind token `last`, the end of the prompt.
   void (*resume)(void *context, struct detokenizer *d, int32_t last);
@@ -262,7 +264,8 @@ struct engine {
   struct kernel_cache cache;
   struct page_pool pool;
   struct sampler sampler;
-  float *logits;                                     // [sequences + TELLING_ROWS, vocabulary]
+  float *logits;  // [sequences + TELLING_ROWS, vocabulary]
+  int *faults;    // [sequences + TELLING_ROWS] of each row of logits
   struct device_memory cache_memory, logits_memory;  // of cache.base and logits
   struct sequence_list running, waiting;
   struct sequence **gone;  // [sequences + queue], scratch
@@ -303,6 +306,8 @@ bool engine_tell_prompt(struct engine *en, struct sequence *s, const float *logi
 // Takes one sampled token (or the failure to get one) of a running sequence: text, stops, events,
 // the end.
 void engine_accept(struct engine *en, struct sequence *s, const float *logits);
+// Ends a running sequence whose numbers outgrew f32; `fault` is as the backend told it.
+void engine_end_fault(struct engine *en, struct sequence *s, int fault, int position);
 // Ends a sequence: END event, pages back, memory freed.  It must not be in a list.
 void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
                    const char *why);

@@ -20,7 +20,6 @@
 // own.  The second to publish gets the first one's page in exchange; kernels are deterministic, so
 // both hold the same bits.
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/internal.h"
@@ -106,7 +105,7 @@ static int32_t lookup(const struct page_pool *p, int32_t parent, const int32_t *
 // Takes a page out of the table, and out of its parent's count.
 static void forget(struct page_pool *p, int32_t index) {
   struct page *page = &p->pages[index];
-  assert(page->known && page->children == 0 && page->references == 0);
+  ASSERT(page->known && page->children == 0 && page->references == 0);
   int32_t *link = bucket_of(p, page->parent, page->tokens);
   while (*link != index) link = &p->pages[*link].bucket_next;
   *link = page->bucket_next;
@@ -140,7 +139,7 @@ int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *to
 int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t *tokens,
                              int32_t index) {
   struct page *page = &p->pages[index];
-  assert(!page->known && page->references == 1);
+  ASSERT(!page->known && page->references == 1);
   int32_t equal = engine_pages_find(p, parent, tokens);
   if (equal >= 0) {
     put_free(p, index);
@@ -160,7 +159,7 @@ int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t 
 void engine_pages_release(struct page_pool *p, const int32_t *table, int count) {
   for (int i = count - 1; i >= 0; i--) {
     struct page *page = &p->pages[table[i]];
-    assert(page->references > 0);
+    ASSERT(page->references > 0);
     if (--page->references) continue;
     if (page->known)
       cache_put(p, table[i]);

@@ -31,7 +31,6 @@
 // became known since it was admitted, and waits a step when somebody in this batch is just
 // computing its next page.
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/internal.h"
@@ -185,7 +184,7 @@ static int outputs_of(const struct sequence *s, int count) {
 static void add_member(struct engine *en, struct sequence *s, int count) {
   struct step *step = &en->step;
   int first = step->tokens, outputs = outputs_of(s, count);
-  assert(count >= 1 && s->page_count >= pages_for(s->computed + count));
+  ASSERT(count >= 1 && s->page_count >= pages_for(s->computed + count));
   step->members[step->member_count] =
       (struct step_member){.sequence = s, .count = count, .outputs = outputs};
   step->spans[step->member_count++] = (struct kernel_span){

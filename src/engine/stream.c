@@ -19,14 +19,12 @@
 // engine_stream_free wait for that call.  So after engine_stream_free the engine never calls it
 // again.
 
-#include <assert.h>
-
 #include "engine/internal.h"
 
 // Lists the consumer for a call when the ring was empty, unless it is listed already.
 void engine_stream_push(struct engine_stream *s, const struct engine_event *event,
                         struct str text) {
-  assert(s->count < ENGINE_STREAM_EVENTS);
+  ASSERT(s->count < ENGINE_STREAM_EVENTS);
   struct stream_slot *slot = &s->slots[(s->first + s->count) % ENGINE_STREAM_EVENTS];
   slot->event = *event;
   slot->text.length = 0;

@@ -48,7 +48,7 @@ static size_t head_offset(const struct kernel_cache *c, int layer, int kv_head) 
 
 // ---- store
 
-struct library_job {
+struct store_job {
   const struct kernel_leaves *leaves;
   const struct kernel_cache *cache;
   int layer;
@@ -59,7 +59,7 @@ struct library_job {
 };
 
 // Values are one run; keys go to the same slot of every dimension's run of 16.
-static void store_token(const struct library_job *j, const struct kernel_span *s, int64_t i) {
+static void store_token(const struct store_job *j, const struct kernel_span *s, int64_t i) {
   const struct kernel_cache *c = j->cache;
   int64_t position = s->position + i, slot = position % KERNEL_PAGE_TOKENS;
   uint8_t *page = c->base + (size_t)s->pages[position / KERNEL_PAGE_TOKENS] * c->page_bytes;
@@ -76,7 +76,7 @@ static void store_token(const struct library_job *j, const struct kernel_span *s
 
 // Shares begin at multiples of a page, so that two threads seldom write one cache line.
 static void store_tokens(void *context, int index, int count) {
-  const struct library_job *j = context;
+  const struct store_job *j = context;
   int64_t begin, end, base = 0;
   pool_share(j->tokens, KERNEL_PAGE_TOKENS, index, count, &begin, &end);
   for (int s = 0; s < j->span_count; base += j->spans[s++].count) {
@@ -87,11 +87,10 @@ static void store_tokens(void *context, int index, int count) {
 }
 
 // A page's worth of tokens or less is done before another thread would wake up.
-void kernel_cache_store(struct kernel_context *c, const struct kernel_cache *cache, int layer,
-                        const struct kernel_span *spans, int span_count, const float *k,
-                        const float *v) {
-  struct library_job j = {c->leaves, cache, layer, spans, span_count, 0, k, v};
-  for (int s = 0; s < span_count; s++) j.tokens += spans[s].count;
+void kernel_cpu_cache_store(struct kernel_context *c, const void *arguments) {
+  const struct kernel_cache_store_arguments *a = arguments;
+  struct store_job j = {c->leaves, a->cache, a->layer, a->spans, a->span_count, 0, a->k, a->v};
+  for (int s = 0; s < a->span_count; s++) j.tokens += a->spans[s].count;
   if (j.tokens > KERNEL_PAGE_TOKENS)
     device_team_run(c->device, store_tokens, &j);
   else
@@ -316,19 +315,18 @@ static bool choose_split(const struct attention_job *j) {
 
 // Deciding about the split reads shapes only, and both ways merge the same pieces in the same
 // order.
-void kernel_attention(struct kernel_context *c, const struct kernel_cache *cache, int layer,
-                      const struct kernel_span *spans, int span_count, const float *q, int heads,
-                      float scale, float *out) {
+void kernel_cpu_attention(struct kernel_context *c, const void *arguments) {
+  const struct kernel_attention_arguments *a = arguments;
   struct attention_job j = {.context = c,
-                            .cache = cache,
-                            .layer = layer,
-                            .spans = spans,
-                            .span_count = span_count,
-                            .q = q,
-                            .heads = heads,
-                            .scale = scale,
-                            .out = out};
-  j.group = heads / cache->kv_heads;
+                            .cache = a->cache,
+                            .layer = a->layer,
+                            .spans = a->spans,
+                            .span_count = a->span_count,
+                            .q = a->q,
+                            .heads = a->heads,
+                            .scale = a->scale,
+                            .out = a->out};
+  j.group = a->heads / a->cache->kv_heads;
   j.tile_tokens = j.group < QUERY_TILE ? QUERY_TILE / j.group : 1;
   j.split = choose_split(&j);
   device_team_run(c->device, attend, &j);

@@ -27,7 +27,10 @@ static const char *const isa_names[] = {
     [KERNEL_ISA_AVX512] = "avx512",
 };
 
-const char *kernel_isa_name(enum kernel_isa isa) { return isa_names[isa]; }
+const char *kernel_isa_name(enum kernel_isa isa) {
+  ASSERT(isa >= 0 && (size_t)isa < COUNT_OF(isa_names));
+  return isa_names[isa];
+}
 
 // Names are those of kernel_isa_name, lower case only; whether this processor has it is not asked
 // here.
@@ -49,7 +52,10 @@ static const struct {
     [KERNEL_Q4_1] = {"Q4_1", OPERAND_Q8},   [KERNEL_Q8_0] = {"Q8_0", OPERAND_Q8},
 };
 
-const char *kernel_dtype_name(enum kernel_dtype t) { return dtypes[t].name; }
+const char *kernel_dtype_name(enum kernel_dtype t) {
+  ASSERT(t >= 0 && t < KERNEL_DTYPES);
+  return dtypes[t].name;
+}
 enum kernel_operand kernel_operand_of(enum kernel_dtype t) { return dtypes[t].operand; }
 
 // An odd number of cache lines, so that rows do not fall into the same sets of a cache.
@@ -60,7 +66,8 @@ size_t kernel_operand_bytes(enum kernel_operand o, int64_t columns) {
   return (lines | 1) * SCRATCH_ALIGN;
 }
 
-// The leaves of `isa`, or NULL where the processor lacks something they use.
+// The leaves of `isa`, or NULL where the processor lacks something they use.  The only place that
+// says what an instruction set needs.
 static const struct kernel_leaves *leaves_of(enum kernel_isa isa) {
   struct probe_cpu cpu;
   probe_cpu_read(&cpu);
@@ -79,13 +86,18 @@ static const struct kernel_leaves *choose_leaves(enum kernel_isa isa, struct err
     const struct kernel_leaves *named = leaves_of(isa);
     if (!named)
       error_set(e, ERROR_UNSUPPORTED,
-                "this processor does not have the instruction set \"%s\"; choose \"auto\"",
+                "this processor does not have the instruction set \"%s\"; choose --isa auto",
                 kernel_isa_name(isa));
     return named;
   }
-  const struct kernel_leaves *best = leaves_of(KERNEL_ISA_AVX512);
-  if (!best) best = leaves_of(KERNEL_ISA_AVX2);
-  return best ? best : &kernel_leaves_portable;
+  return leaves_of(kernel_isa_best());
+}
+
+enum kernel_isa kernel_isa_best(void) {
+  static const enum kernel_isa widest_first[] = {KERNEL_ISA_AVX512, KERNEL_ISA_AVX2};
+  for (size_t i = 0; i < COUNT_OF(widest_first); i++)
+    if (leaves_of(widest_first[i])) return widest_first[i];
+  return KERNEL_ISA_PORTABLE;
 }
 
 _Static_assert(TILE_GROUPS *PANEL_FLOATS *GROUP_ROWS * sizeof(float) <= PANEL_BYTES &&
@@ -117,10 +129,12 @@ static bool grow(const struct kernel_context *k, struct scratch *s, size_t wante
 
 // Thread scratch has its final size from the start; shared scratch gets room for small batches.
 struct kernel_context *kernel_context_new(struct device *d, enum kernel_isa isa, struct error *e) {
-  const struct kernel_leaves *leaves = choose_leaves(isa, e);
+  const struct kernel_bodies *bodies = kernel_bodies_of(d, e);
+  const struct kernel_leaves *leaves = bodies ? choose_leaves(isa, e) : NULL;
   if (!leaves) return NULL;
   struct kernel_context *k = memory_new(sizeof *k);
   k->device = d;
+  k->bodies = bodies;
   k->leaves = leaves;
   k->threads = device_team_size(d);
   k->thread_bytes = (size_t)kernel_round_up((int64_t)thread_bytes(), 4096);
@@ -160,6 +174,7 @@ static size_t attention_bytes(const struct kernel_context *k, int64_t context) {
 // Shared scratch serves products and attention in turn, hence the larger of the two wishes.
 bool kernel_context_reserve(struct kernel_context *k, int tokens, int64_t columns, int64_t context,
                             struct error *e) {
+  ASSERT(tokens >= 1 && columns >= 1 && context >= 0);
   size_t token_bytes = 0;
   for (int o = 0; o < OPERANDS; o++)
     token_bytes += kernel_operand_bytes(o, kernel_round_up(columns, BLOCK_COLUMNS));

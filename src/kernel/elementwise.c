@@ -9,6 +9,7 @@
 // the same angles, so they are computed once a step, by the C library in single precision.
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "kernel/internal.h"
@@ -25,6 +26,7 @@ struct row_job {
   float epsilon;
   const struct rope_table *rope;
   int heads;
+  atomic_int unfit;  // rows without a finite mean square
 };
 
 // Small batches stay with the caller.
@@ -39,19 +41,25 @@ static void run(struct kernel_context *k, pool_function *function, struct row_jo
 
 // A row is one thread's, since its mean square is one sum in one order.
 static void norm_rows(void *context, int index, int count) {
-  const struct row_job *j = context;
+  struct row_job *j = context;
   int64_t begin, end;
   pool_share(j->items, 1, index, count, &begin, &end);
   for (int64_t t = begin; t < end; t++)
-    j->leaves->rows->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
-                              j->out + t * j->columns);
+    if (!j->leaves->rows->rms_norm(j->x + t * j->columns, j->y, j->epsilon, j->columns,
+                                   j->out + t * j->columns))
+      atomic_fetch_add(&j->unfit, 1);
 }
 
-void kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
-                     int tokens, int columns, float *y) {
-  struct row_job j = {
-      .items = tokens, .columns = columns, .x = x, .y = weight, .out = y, .epsilon = epsilon};
-  run(k, norm_rows, &j, (int64_t)tokens * columns);
+void kernel_cpu_rms_norm(struct kernel_context *k, const void *arguments) {
+  const struct kernel_rms_norm_arguments *a = arguments;
+  struct row_job j = {.items = a->tokens,
+                      .columns = a->columns,
+                      .x = a->x,
+                      .y = a->weight,
+                      .out = a->y,
+                      .epsilon = a->epsilon};
+  run(k, norm_rows, &j, (int64_t)a->tokens * a->columns);
+  *a->unfit = atomic_load(&j.unfit);
 }
 
 static void silu_run(void *context, int index, int count) {
@@ -61,9 +69,10 @@ static void silu_run(void *context, int index, int count) {
   j->leaves->rows->silu_multiply(j->out + begin, j->y + begin, end - begin);
 }
 
-void kernel_silu_multiply(struct kernel_context *k, float *gate, const float *up, int64_t n) {
-  struct row_job j = {.items = n, .y = up, .out = gate};
-  run(k, silu_run, &j, n);
+void kernel_cpu_silu_multiply(struct kernel_context *k, const void *arguments) {
+  const struct kernel_silu_multiply_arguments *a = arguments;
+  struct row_job j = {.items = a->n, .y = a->up, .out = a->gate};
+  run(k, silu_run, &j, a->n);
 }
 
 static void add_run(void *context, int index, int count) {
@@ -73,9 +82,10 @@ static void add_run(void *context, int index, int count) {
   j->leaves->rows->add(j->out + begin, j->y + begin, end - begin);
 }
 
-void kernel_add(struct kernel_context *k, float *x, const float *y, int64_t n) {
-  struct row_job j = {.items = n, .y = y, .out = x};
-  run(k, add_run, &j, n);
+void kernel_cpu_add(struct kernel_context *k, const void *arguments) {
+  const struct kernel_add_arguments *a = arguments;
+  struct row_job j = {.items = a->n, .y = a->y, .out = a->x};
+  run(k, add_run, &j, a->n);
 }
 
 static void bias_rows(void *context, int index, int count) {
@@ -86,10 +96,10 @@ static void bias_rows(void *context, int index, int count) {
     j->leaves->rows->add(j->out + t * j->columns, j->y, j->columns);
 }
 
-void kernel_add_bias(struct kernel_context *k, float *x, const float *bias, int tokens,
-                     int columns) {
-  struct row_job j = {.items = tokens, .columns = columns, .y = bias, .out = x};
-  run(k, bias_rows, &j, (int64_t)tokens * columns);
+void kernel_cpu_add_bias(struct kernel_context *k, const void *arguments) {
+  const struct kernel_add_bias_arguments *a = arguments;
+  struct row_job j = {.items = a->tokens, .columns = a->columns, .y = a->bias, .out = a->x};
+  run(k, bias_rows, &j, (int64_t)a->tokens * a->columns);
 }
 
 // ---- rope
@@ -158,15 +168,17 @@ static void rotate_rows(void *context, int index, int count) {
 }
 
 // In runs of as many tokens as the table holds: all of them after kernel_context_reserve.
-void kernel_rope_apply(struct kernel_context *k, const struct kernel_rope *rope,
-                       const int32_t *positions, int tokens, int heads, int head_dim, float *x) {
-  for (int done = 0; rope->rotated >= 2 && done < tokens; done += k->rope.tokens) {
-    rope_prepare(k, rope, positions + done, tokens - done);
+void kernel_cpu_rope(struct kernel_context *k, const void *arguments) {
+  const struct kernel_rope_arguments *a = arguments;
+  int64_t row = (int64_t)a->heads * a->head_dim;
+  for (int done = 0; a->rope->rotated >= 2 && done < a->tokens; done += k->rope.tokens) {
+    rope_prepare(k, a->rope, a->positions + done, a->tokens - done);
+    ASSERT(k->rope.tokens >= 1);  // kernel_context_new has made room for some
     struct row_job j = {.items = k->rope.tokens,
-                        .columns = head_dim,
+                        .columns = a->head_dim,
                         .rope = &k->rope,
-                        .out = x + (int64_t)done * heads * head_dim,
-                        .heads = heads};
-    run(k, rotate_rows, &j, (int64_t)k->rope.tokens * heads * head_dim);
+                        .out = a->x + done * row,
+                        .heads = a->heads};
+    run(k, rotate_rows, &j, k->rope.tokens * row);
   }
 }

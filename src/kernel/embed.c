@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// embed.c: rows of an unpacked matrix as f32.
+// embed.c: single rows of a matrix as f32: from a file's form, or picked out of packed weights.
 //
-// The embedding table stays where the model file is mapped: only a few rows are read a step, at any
-// alignment, so every number is taken out by memcpy.
+// A packed row is spread over its group (cpu/pack.c): one word of it lies every 16 words.  It is
+// brought together block by block and then read as a file's row is.  So the embedding table needs
+// no second copy where it also serves as classifier, and nothing of the model stays in the file.
+//
+// A file's rows lie at any alignment, so every number is taken out by memcpy.
 
 #include <string.h>
 
@@ -60,31 +63,61 @@ static void (*const readers[KERNEL_DTYPES])(const uint8_t *row, int64_t columns,
     [KERNEL_Q4_0] = read_q4_0, [KERNEL_Q4_1] = read_q4_1, [KERNEL_Q8_0] = read_q8_0,
 };
 
-struct embed_job {
-  enum kernel_dtype dtype;
-  int64_t columns;
-  const uint8_t *table;
-  const int32_t *ids;
-  int tokens;
-  float *y;
-};
+void kernel_row_read(enum kernel_dtype dtype, const void *row, int64_t columns, float *y) {
+  ASSERT(columns >= 0 && columns % kernel_block_columns(dtype) == 0);
+  readers[dtype](row, columns, y);
+}
+
+// ---- rows of packed weights
+
+// Column by column: one number of the row lies every 16 numbers, for bf16 two every 32.
+static void read_packed_plain(const struct kernel_weight *w, const uint8_t *group, int r,
+                              float *y) {
+  size_t size = w->dtype == KERNEL_F32 ? 4 : 2, pair = w->dtype == KERNEL_BF16 ? 2 : 1;
+  for (size_t c = 0; c < (size_t)w->columns; c++)
+    readers[w->dtype](group + (((c / pair) * GROUP_ROWS + (size_t)r) * pair + c % pair) * size, 1,
+                      y + c);
+}
+
+// A block is put together as a file has it: scale, minimum if there is one, quants.
+static void read_packed_blocks(const struct kernel_weight *w, const uint8_t *group, int r,
+                               float *y) {
+  uint8_t block[40];
+  size_t bytes = kernel_row_bytes(w->dtype, BLOCK_COLUMNS);
+  size_t head = w->dtype == KERNEL_Q4_1 ? 4 : 2;
+  const uint8_t *scales = group + r * 2, *minima = scales + kernel_pack_minima(w->columns);
+  const uint8_t *quants = group + kernel_pack_quants(w->dtype, w->columns) + r * 4;
+  ASSERT_DEBUG(bytes <= sizeof block);
+  for (int64_t b = 0; b < w->columns / BLOCK_COLUMNS; b++) {
+    memcpy(block, scales + b * GROUP_ROWS * 2, 2);
+    if (head == 4) memcpy(block + 2, minima + b * GROUP_ROWS * 2, 2);
+    for (size_t at = head; at < bytes; at += 4, quants += GROUP_ROWS * 4)
+      memcpy(block + at, quants, 4);
+    readers[w->dtype](block, BLOCK_COLUMNS, y + b * BLOCK_COLUMNS);
+  }
+}
 
 // Threads take whole rows, so that no two of them write to one.
 static void embed_tokens(void *context, int index, int count) {
-  const struct embed_job *j = context;
-  size_t row_bytes = kernel_row_bytes(j->dtype, j->columns);
+  const struct kernel_embed_arguments *a = context;
+  const struct kernel_weight *w = a->table;
+  size_t group_bytes = kernel_pack_group_bytes(w->dtype, w->columns);
+  bool plain = kernel_block_columns(w->dtype) == 1;
   int64_t begin, end;
-  pool_share(j->tokens, 1, index, count, &begin, &end);
-  for (int64_t t = begin; t < end; t++)
-    readers[j->dtype](j->table + (size_t)j->ids[t] * row_bytes, j->columns, j->y + t * j->columns);
+  pool_share(a->tokens, 1, index, count, &begin, &end);
+  for (int64_t t = begin; t < end; t++) {
+    const uint8_t *group =
+        (const uint8_t *)w->packed + (size_t)(a->ids[t] / GROUP_ROWS) * group_bytes;
+    (plain ? read_packed_plain : read_packed_blocks)(w, group, a->ids[t] % GROUP_ROWS,
+                                                     a->y + t * w->columns);
+  }
 }
 
 // A few rows are not worth waking the team.
-void kernel_embed(struct kernel_context *k, enum kernel_dtype dtype, int64_t columns,
-                  const void *table, const int32_t *ids, int tokens, float *y) {
-  struct embed_job job = {dtype, columns, table, ids, tokens, y};
-  if (tokens > 4)
-    device_team_run(k->device, embed_tokens, &job);
+void kernel_cpu_embed(struct kernel_context *k, const void *arguments) {
+  struct kernel_embed_arguments a = *(const struct kernel_embed_arguments *)arguments;
+  if (a.tokens > 4)
+    device_team_run(k->device, embed_tokens, &a);
   else
-    embed_tokens(&job, 0, 1);
+    embed_tokens(&a, 0, 1);
 }

@@ -23,7 +23,7 @@
 //   operand   the same rows in the companion format of the weights (enum kernel_operand)
 #pragma once
 
-#include "kernel/kernel.h"
+#include "kernel/operators.h"
 
 #define GROUP_ROWS 16             // rows packed side by side
 #define BLOCK_COLUMNS 32          // columns that share a scale in the quantised types
@@ -123,7 +123,8 @@ struct row_leaves {
   void (*scale)(const float *x, float a, int n, float *y);                 // y = x * a; x may be y
   void (*blend)(float *into, float a, const float *from, float b, int n);  // into*a + from*b
   void (*to_f16)(const float *x, int n, uint16_t *out);
-  void (*rms_norm)(const float *x, const float *weight, float epsilon, int columns, float *y);
+  // False, and y all NaN, when the mean square is no finite number.
+  bool (*rms_norm)(const float *x, const float *weight, float epsilon, int columns, float *y);
   void (*rotate)(float *x, const float *cosine, const float *sine, int pairs);
   void (*silu_multiply)(float *gate, const float *up, int64_t n);
   void (*add)(float *x, const float *y, int64_t n);
@@ -157,7 +158,8 @@ struct rope_table {
 
 struct weight_chunk;
 struct kernel_context {
-  struct device *device;  // borrowed
+  struct device *device;               // borrowed
+  const struct kernel_bodies *bodies;  // of the device
   const struct kernel_leaves *leaves;
   int threads;  // of the device's team
   struct scratch {
@@ -171,12 +173,28 @@ struct kernel_context {
   struct weight_chunk *chunk;  // where the next packed weight goes (memory.c)
 };
 
-// Zeroed memory for packed weights, 64-byte aligned; NULL with an error when there is none.  A
-// block may outlive the context.
+// What one kind of device has for every operator.
+struct kernel_bodies {
+  const char *kind;  // as device_kind says
+  kernel_body *body[KERNEL_OPERATORS];
+};
+extern const struct kernel_bodies kernel_cpu_bodies;
+// NULL with ERROR_UNSUPPORTED for a kind of device without any.
+const struct kernel_bodies *kernel_bodies_of(const struct device *d, struct error *e);
+
+// The bodies of the processor, in the files beside this one.
+kernel_body kernel_cpu_matmul, kernel_cpu_embed, kernel_cpu_rms_norm, kernel_cpu_rope;
+kernel_body kernel_cpu_silu_multiply, kernel_cpu_add, kernel_cpu_add_bias;
+kernel_body kernel_cpu_cache_store, kernel_cpu_attention;
+
+// Zeroed memory for weights, 64-byte aligned; NULL with an error when there is none.  A block may
+// outlive the context, but not the device.
 void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e);
 // The last block of a chunk gives the chunk back.  Any thread; NULL does nothing.
 void kernel_memory_release(void *block);
 void kernel_memory_close(struct kernel_context *k);  // when the context goes
+
+int kernel_block_columns(enum kernel_dtype t);  // columns that are stored together: 1 or 32
 
 // Where things lie in packed weights (cpu/pack.c).  Bytes of one group of 16 rows, a multiple of
 // 64.

@@ -11,6 +11,8 @@
 // number of threads, not on which other tokens share the batch, not on how a prompt was cut into
 // chunks.
 //
+// operators.h has the table behind these functions: which body a device has for each operator.
+//
 // Shapes are row-major, [rows, columns] with columns contiguous; "tokens" is the batch dimension.
 // All activations are f32.  Operators never allocate and cannot fail: what scratch has no room for
 // is done in smaller runs of tokens, with the same result.
@@ -23,6 +25,7 @@ enum kernel_isa { KERNEL_ISA_AUTO, KERNEL_ISA_PORTABLE, KERNEL_ISA_AVX2, KERNEL_
 // AVX512 means F+BW+DQ+VL with VNNI and BF16; AVX2 means AVX2+FMA+F16C.
 const char *kernel_isa_name(enum kernel_isa isa);  // "auto" "portable" "avx2" "avx512"
 bool kernel_isa_parse(struct str name, enum kernel_isa *out);
+enum kernel_isa kernel_isa_best(void);  // the widest that this processor has, what AUTO takes
 
 enum kernel_dtype {  // storage formats of weights; block layouts are those of GGUF
   KERNEL_F32,
@@ -62,6 +65,14 @@ struct kernel_weight {
   void *packed;           // owned, 64-byte aligned
   size_t packed_bytes;
 };
+// One row as a file holds it, at any alignment, as f32 in host memory: y[columns].
+void kernel_row_read(enum kernel_dtype dtype, const void *row, int64_t columns, float *y);
+
+// `n` zeroed floats of the device's memory for a vector that the model keeps (a norm's weights, a
+// bias); NULL without memory.  Give it back with kernel_vector_free, before the device goes.
+float *kernel_vector_new(struct kernel_context *k, int64_t n, struct error *e);
+void kernel_vector_free(float *vector);  // NULL does nothing
+
 // source: rows × kernel_row_bytes, any alignment.  Rows need not be a multiple of 16 (padded with
 // zeros).
 bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64_t rows,
@@ -81,13 +92,14 @@ void kernel_weight_clear(struct kernel_weight *w);
 void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *weights, int count,
                    const float *x, int tokens, float *const *y);
 
-// y[tokens, columns] = rows ids[t] of an unpacked matrix, converted to f32.  ids must be < rows.
-void kernel_embed(struct kernel_context *k, enum kernel_dtype dtype, int64_t columns,
-                  const void *table, const int32_t *ids, int tokens, float *y);
+// y[tokens, columns] = rows ids[t] of the table, converted to f32.  0 <= ids[t] < table->rows.
+void kernel_embed(struct kernel_context *k, const struct kernel_weight *table, const int32_t *ids,
+                  int tokens, float *y);
 
-// y = x / sqrt(mean(x²) + epsilon) * weight, per token.  x and y may be the same.
-void kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
-                     int tokens, int columns, float *y);
+// y = x / sqrt(mean(x²) + epsilon) * weight, per token.  x and y may be the same.  A row whose mean
+// square is no finite number becomes NaN, so that it is noticed later; returns how many did.
+int kernel_rms_norm(struct kernel_context *k, const float *x, const float *weight, float epsilon,
+                    int tokens, int columns, float *y);
 
 // Rotary embedding in place on x[tokens, heads, head_dim]: pairs (2i, 2i+1) for i < rotated/2
 // ("norm" order, what GGUF llama files hold).  inverse_frequency[rotated/2] already contains

@@ -261,18 +261,17 @@ static size_t choose_conversions(struct matmul_job *j, int tokens) {
 }
 
 // Tokens go in runs that fit into shared scratch: all at once after kernel_context_reserve.
-void kernel_matmul(struct kernel_context *k, const struct kernel_weight *const *weights, int count,
-                   const float *x, int tokens, float *const *y) {
-  struct matmul_job j = {.k = k, .weights = weights, .count = count, .y = y};
-  j.columns = weights[0]->columns;
-  for (int w = 0; w < count; w++) j.wanted[kernel_operand_of(weights[w]->dtype)] = true;
-  size_t bytes = choose_conversions(&j, tokens);
-  int64_t at_once = tokens;
-  if (bytes)
-    at_once = (int64_t)(k->shared.memory.bytes / bytes);  // 1 or more, by kernel_weight_pack
-  for (; j.token < tokens; j.token += j.tokens) {
-    j.tokens = (int)kernel_min(tokens - j.token, at_once);
-    j.x = x + j.token * j.columns;
+void kernel_cpu_matmul(struct kernel_context *k, const void *arguments) {
+  const struct kernel_matmul_arguments *a = arguments;
+  struct matmul_job j = {.k = k, .weights = a->weights, .count = a->count, .y = a->y};
+  j.columns = a->weights[0]->columns;
+  for (int w = 0; w < a->count; w++) j.wanted[kernel_operand_of(a->weights[w]->dtype)] = true;
+  size_t bytes = choose_conversions(&j, a->tokens);
+  int64_t at_once = bytes ? (int64_t)(k->shared.memory.bytes / bytes) : a->tokens;
+  ASSERT(at_once >= 1 || a->tokens == 0);  // kernel_weight_pack has made the room
+  for (; j.token < a->tokens; j.token += j.tokens) {
+    j.tokens = (int)kernel_min(a->tokens - j.token, at_once);
+    j.x = a->x + j.token * j.columns;
     bool few = j.tokens <= k->leaves->few_tokens;
     j.private = few && j.tokens <= TOKEN_GRAIN && j.tokens * j.columns <= PRIVATE_ELEMENTS;
     j.chunk = choose_chunk(&j);

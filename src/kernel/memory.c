@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memory.c: where packed weights live.
+// memory.c: where packed weights and vectors live: memory of the device, side by side.
 //
 // A small model has hundreds of matrices below 2 MiB.  Mapped one by one they would get ordinary
 // pages, and streaming them would stall on address translation at every 4 KiB: measured, decoding
@@ -52,6 +52,7 @@ static void drop_chunk(struct weight_chunk *chunk) {
 
 // A block that does not fit starts a new chunk; the rest of the old one stays untouched.
 void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e) {
+  ASSERT(bytes > 0);
   bytes = (bytes + HEADER_BYTES - 1) / HEADER_BYTES * HEADER_BYTES;
   if (!k->chunk || k->chunk->capacity - k->chunk->used < bytes) {
     struct weight_chunk *chunk = new_chunk(k->device, bytes, e);
@@ -68,6 +69,13 @@ void *kernel_memory_take(struct kernel_context *k, size_t bytes, struct error *e
 void kernel_memory_release(void *block) {
   if (block) drop_chunk((struct weight_chunk *)((uintptr_t)block / CHUNK_BYTES * CHUNK_BYTES));
 }
+
+float *kernel_vector_new(struct kernel_context *k, int64_t n, struct error *e) {
+  ASSERT(n >= 1);
+  return kernel_memory_take(k, (size_t)n * sizeof(float), e);
+}
+
+void kernel_vector_free(float *vector) { kernel_memory_release(vector); }
 
 void kernel_memory_close(struct kernel_context *k) {
   drop_chunk(k->chunk);

@@ -171,7 +171,7 @@ bool model_settings_check(const struct llama_settings *s, struct error *e);
 // ---- The llama architecture (llama.c, llama_load.c)
 
 struct llama_layer {
-  float *attention_norm, *ffn_norm;  // [width]
+  float *attention_norm, *ffn_norm;  // [width]; vectors are the kernel room's
   struct kernel_weight q, k, v;      // [heads × head_dim or kv_heads × head_dim, width]
   struct kernel_weight output;       // [width, heads × head_dim]
   struct kernel_weight gate, up;     // [ffn_width, width]
@@ -191,15 +191,15 @@ struct llama_scratch {          // activations of one forward pass, each [MODEL_
 
 struct llama {
   struct llama_settings settings;
-  struct kernel_context *kernel;  // borrowed
-  struct llama_layer *layers;     // [config.layers]
-  const uint8_t *embedding;       // in the file: [vocabulary] rows of embedding_type
-  enum kernel_dtype embedding_type;
+  struct kernel_context *kernel;    // borrowed
+  struct llama_layer *layers;       // [config.layers]
+  struct kernel_weight embedding;   // [vocabulary, width]
+  struct kernel_weight classifier;  // likewise; nothing when the embedding serves (tied)
   float *final_norm;                // [width]
-  struct kernel_weight classifier;  // [vocabulary, width]; the embedding once more when tied
   struct kernel_rope rope;
   struct llama_scratch scratch;
-  struct arena arena;  // layers, vectors, rope frequencies
+  int *faults;         // [MODEL_BATCH_MAX] of each row of x, as model_forward tells them
+  struct arena arena;  // layers, rope frequencies, faults
 };
 
 // Which tensor fills which slot (llama_load.c draws it): all shapes and types checked, none left
@@ -210,8 +210,9 @@ struct llama_binding {
 // Loads nothing yet.  The binding lives in `arena`.
 bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
                       struct arena *arena, struct llama_binding *out, struct error *e);
-// Packs the weights.  release: the tensors lie in a private mapping of the file, and pages that
-// were packed are given back to the system.  On failure *l is cleared.
+// Packs the weights: afterwards nothing of the file is needed any more.  release: the tensors lie
+// in a private mapping of the file, and pages that were packed are given back to the system.  On
+// failure *l is cleared.
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
                       const struct llama_binding *b, struct kernel_context *kernel, bool release,
                       struct error *e);
@@ -219,7 +220,12 @@ bool model_llama_load(struct llama *l, const struct llama_settings *s,
 void model_llama_clear(struct llama *l);
 // model.h's model_forward.
 void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
-                         const struct model_batch *batch, float *logits);
+                         const struct model_batch *batch, float *logits, int *faults);
+
+// Parts of the model in the order in which x passes them, as model_place_print names them.
+#define MODEL_PLACE_EMBEDDING 0
+#define MODEL_PLACE_ATTENTION(layer) (2 * (layer) + 1)
+#define MODEL_PLACE_FEED_FORWARD(layer) (2 * (layer) + 2)
 
 // ---- llama2.c
 
@@ -244,7 +250,7 @@ bool model_llama2c_find_tokenizer(const struct world *w, const char *path, struc
 // Says what a file is that is no model Motley reads, and what to do; always sets *e and returns
 // false.
 bool model_format_refuse(struct str file, struct error *e);
-// model_open on bytes in memory, which must outlive the model.  name: for config.name and for
+// model_open on bytes in memory, which are not needed afterwards.  name: for config.name and for
 // finding the tokenizer of llama2.c.  mapped: they are a private mapping of a file (see
 // model_llama_load).
 struct model *model_open_bytes(struct str file, bool mapped, const char *name,

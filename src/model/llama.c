@@ -18,6 +18,9 @@
 //
 // Nothing is allocated here, and nothing can fail: llama_load.c checked every shape and reserved
 // all memory.
+//
+// x passes a norm before every part and before the classifier.  A row that is not finite there
+// becomes NaN and stays NaN, and the part before that norm is noted as its fault.
 #include <math.h>
 #include <string.h>
 
@@ -27,14 +30,23 @@ static void add_bias(struct llama *l, float *x, const float *bias, int tokens, i
   if (bias) kernel_add_bias(l->kernel, x, bias, tokens, columns);
 }
 
+// normed = rms_norm(x).  `place` made what is looked at here.
+static void norm(struct llama *l, const float *weight, int rows, int place) {
+  const struct model_config *c = &l->settings.config;
+  struct llama_scratch *s = &l->scratch;
+  if (!kernel_rms_norm(l->kernel, s->x, weight, c->rms_epsilon, rows, c->width, s->normed)) return;
+  for (int t = 0; t < rows; t++)
+    if (l->faults[t] < 0 && isnan(s->normed[(int64_t)t * c->width])) l->faults[t] = place;
+}
+
 // Queries, keys and values of one layer; keys and values of this batch enter the cache.
 static void project(struct llama *l, int layer, const struct kernel_cache *cache,
                     const struct model_batch *b) {
   const struct model_config *c = &l->settings.config;
   const struct llama_layer *w = &l->layers[layer];
   struct llama_scratch *s = &l->scratch;
-  kernel_rms_norm(l->kernel, s->x, w->attention_norm, c->rms_epsilon, b->tokens, c->width,
-                  s->normed);
+  norm(l, w->attention_norm, b->tokens,
+       layer ? MODEL_PLACE_FEED_FORWARD(layer - 1) : MODEL_PLACE_EMBEDDING);
   kernel_matmul(l->kernel, (const struct kernel_weight *const[]){&w->q, &w->k, &w->v}, 3, s->normed,
                 b->tokens, (float *const[]){s->q, s->k, s->v});
   add_bias(l, s->q, w->q_bias, b->tokens, c->heads * c->head_dim);
@@ -64,10 +76,11 @@ static void add_projected(struct llama *l, const struct kernel_weight *weight, c
 }
 
 // Works on the first `tokens` rows of x, which in the last layer are the gathered ones only.
-static void feed_forward(struct llama *l, const struct llama_layer *w, int tokens) {
+static void feed_forward(struct llama *l, int layer, int tokens) {
   const struct model_config *c = &l->settings.config;
+  const struct llama_layer *w = &l->layers[layer];
   struct llama_scratch *s = &l->scratch;
-  kernel_rms_norm(l->kernel, s->x, w->ffn_norm, c->rms_epsilon, tokens, c->width, s->normed);
+  norm(l, w->ffn_norm, tokens, MODEL_PLACE_ATTENTION(layer));
   kernel_matmul(l->kernel, (const struct kernel_weight *const[]){&w->gate, &w->up}, 2, s->normed,
                 tokens, (float *const[]){s->gate, s->up});
   add_bias(l, s->gate, w->gate_bias, tokens, c->ffn_width);
@@ -87,18 +100,19 @@ static void gather(float *x, int columns, const struct model_batch *b) {
 static void classify(struct llama *l, int tokens, float *logits) {
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
-  const struct kernel_weight *classifier = &l->classifier;
-  kernel_rms_norm(l->kernel, s->x, l->final_norm, c->rms_epsilon, tokens, c->width, s->normed);
+  const struct kernel_weight *classifier = l->classifier.packed ? &l->classifier : &l->embedding;
+  norm(l, l->final_norm, tokens, MODEL_PLACE_FEED_FORWARD(c->layers - 1));
   kernel_matmul(l->kernel, &classifier, 1, s->normed, tokens, &logits);
 }
 
 // The architecture on one page; see the head of the file for the formulas.
 void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
-                         const struct model_batch *b, float *logits) {
+                         const struct model_batch *b, float *logits, int *faults) {
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
   int rows = b->tokens;
-  kernel_embed(l->kernel, l->embedding_type, c->width, l->embedding, b->ids, rows, s->x);
+  for (int t = 0; t < rows; t++) l->faults[t] = -1;
+  kernel_embed(l->kernel, &l->embedding, b->ids, rows, s->x);
   for (int layer = 0; layer < c->layers; layer++) {
     const struct llama_layer *w = &l->layers[layer];
     bool last = layer == c->layers - 1;
@@ -108,10 +122,12 @@ void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
     if (last) {
       gather(s->x, c->width, b);
       gather(s->attended, c->heads * c->head_dim, b);
+      for (int i = 0; i < b->output_count; i++) l->faults[i] = l->faults[b->outputs[i]];
       rows = b->output_count;
     }
     add_projected(l, &w->output, w->output_bias, s->attended, rows);
-    feed_forward(l, w, rows);
+    feed_forward(l, layer, rows);
   }
   classify(l, rows, logits);
+  for (int i = 0; i < rows; i++) faults[i] = l->faults[i];
 }

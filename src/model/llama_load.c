@@ -10,8 +10,8 @@
 //   bound: [ layer 0: attn_norm q k v … | layer 1 | … | embedding final_norm classifier divisors ]
 //
 // Memory: a packed matrix is about as big as its tensor.  Pages of the mapped file that were packed
-// are given back at once, so the resident size stays near the size of the weights; the embedding
-// table stays mapped and is read a row at a time.
+// are given back at once, so the resident size stays near the size of the weights.  After loading
+// the file is not touched any more: it may be deleted, replaced or cut short.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -203,13 +203,19 @@ static bool load_matrix(const struct loader *l, const struct tensor *t, struct k
   return true;
 }
 
-// A vector is an embedding table of one row, so the kernel converts it whatever its type.
+// Vectors are f32 whatever type the file has them in.
 static bool load_vector(const struct loader *l, const struct tensor *t, float **out,
                         struct error *e) {
   enum kernel_dtype dtype;
   if (!model_tensor_dtype(t, &dtype, e)) return false;
-  *out = arena_new(&l->llama->arena, t->elements * sizeof **out);
-  kernel_embed(l->llama->kernel, dtype, (int64_t)t->shape[0], t->data, &(int32_t){0}, 1, *out);
+  int64_t n = (int64_t)t->shape[0];
+  if (!kernel_row_bytes(dtype, n))
+    return error_set(e, ERROR_INPUT,
+                     "tensor \"%s\" has %" PRId64 " elements of type %s, which is no whole block",
+                     model_quote(t->name).text, n, kernel_dtype_name(dtype));
+  *out = kernel_vector_new(l->llama->kernel, n, e);
+  if (!*out) return false;
+  kernel_row_read(dtype, t->data, n, *out);
   return true;
 }
 
@@ -226,16 +232,27 @@ static bool load_layer(const struct loader *l, const struct tensor *const *bound
   return true;
 }
 
-// Divisors come from the file and end in a division, so zero, negative and NaN are refused.
+// They end in a division, so zero, negative and NaN are refused.  *out lives in the arena.
+static bool read_divisors(const struct loader *l, const struct tensor *t, float **out,
+                          struct error *e) {
+  enum kernel_dtype dtype;
+  if (!model_tensor_dtype(t, &dtype, e)) return false;
+  int64_t n = (int64_t)t->shape[0];
+  *out = arena_new(&l->llama->arena, (size_t)n * sizeof **out);
+  if (kernel_row_bytes(dtype, n)) kernel_row_read(dtype, t->data, n, *out);
+  for (int64_t i = 0; i < n; i++)
+    if (!((*out)[i] > 0 && isfinite((*out)[i])))
+      return error_set(e, ERROR_INPUT,
+                       "element %" PRId64
+                       " of the tensor \"rope_freqs.weight\" is %g; it must be positive",
+                       i, (double)(*out)[i]);
+  return true;
+}
+
 static bool load_rope(const struct loader *l, const struct tensor *divisors, struct error *e) {
   const struct rope_settings *s = &l->llama->settings.rope;
   float *by = NULL;
-  if (divisors && !load_vector(l, divisors, &by, e)) return false;
-  for (int i = 0; by && i < s->rotated / 2; i++)
-    if (!(by[i] > 0 && isfinite(by[i])))
-      return error_set(e, ERROR_INPUT,
-                       "element %d of the tensor \"rope_freqs.weight\" is %g; it must be positive",
-                       i, (double)by[i]);
+  if (divisors && !read_divisors(l, divisors, &by, e)) return false;
   float *inverse = arena_new(&l->llama->arena, (size_t)s->rotated / 2 * sizeof *inverse);
   model_rope_prepare(s, by, inverse, &l->llama->rope.magnitude);
   l->llama->rope.rotated = s->rotated;
@@ -243,17 +260,14 @@ static bool load_rope(const struct loader *l, const struct tensor *divisors, str
   return true;
 }
 
-// A tied embedding is packed once more as classifier: rows are looked up unpacked, products want
-// them interleaved.
+// One packed table serves for looking up rows and for the product, when the file has only one.
 static bool load_globals(const struct loader *l, const struct tensor *const *bound,
                          struct error *e) {
   struct llama *m = l->llama;
-  const struct tensor *embedding = bound[EMBEDDING];
-  const struct tensor *classifier = bound[CLASSIFIER] ? bound[CLASSIFIER] : embedding;
-  m->embedding = embedding->data;
-  return model_tensor_dtype(embedding, &m->embedding_type, e) &&
-         load_vector(l, bound[FINAL_NORM], &m->final_norm, e) &&
-         load_rope(l, bound[ROPE_DIVISORS], e) && load_matrix(l, classifier, &m->classifier, e);
+  return load_vector(l, bound[FINAL_NORM], &m->final_norm, e) &&
+         load_rope(l, bound[ROPE_DIVISORS], e) &&
+         load_matrix(l, bound[EMBEDDING], &m->embedding, e) &&
+         (!bound[CLASSIFIER] || load_matrix(l, bound[CLASSIFIER], &m->classifier, e));
 }
 
 // ---- scratch
@@ -308,6 +322,7 @@ bool model_llama_load(struct llama *l, const struct llama_settings *s,
   struct loader loader = {l, release};
   int layers = s->config.layers;
   l->layers = arena_new(&l->arena, (size_t)layers * sizeof *l->layers);
+  l->faults = arena_new(&l->arena, MODEL_BATCH_MAX * sizeof *l->faults);
   bool done = reserve_scratch(l, e) && reserve_kernel(l, e) &&
               load_globals(&loader, of_model(b, layers), e);
   for (int i = 0; done && i < layers; i++)
@@ -319,10 +334,16 @@ bool model_llama_load(struct llama *l, const struct llama_settings *s,
 // Also clears what a failed load left half done: zeroed weights clear to nothing.
 void model_llama_clear(struct llama *l) {
   for (int i = 0; l->layers && i < l->settings.config.layers; i++)
-    for (size_t s = 0; s < LAYER_SLOTS; s++)
-      if (layer_slots[s].rows != ONE)
-        kernel_weight_clear((struct kernel_weight *)((char *)&l->layers[i] + layer_slots[s].at));
+    for (size_t s = 0; s < LAYER_SLOTS; s++) {
+      void *field = (char *)&l->layers[i] + layer_slots[s].at;
+      if (layer_slots[s].rows == ONE)
+        kernel_vector_free(*(float **)field);
+      else
+        kernel_weight_clear(field);
+    }
+  kernel_weight_clear(&l->embedding);
   kernel_weight_clear(&l->classifier);
+  kernel_vector_free(l->final_norm);
   device_memory_free(&l->scratch.memory);
   arena_clear(&l->arena);
   *l = (struct llama){0};

@@ -3,9 +3,13 @@
 // model.c: opening a model file of any supported format, and the model's front door.
 //
 // The first bytes decide who reads the file: "GGUF" → gguf.c; seven plausible whole numbers →
-// llama2c.c; anything else is named by format.c.  The reader's tables are needed until the weights
-// are packed; what stays is the mapping of the file (for the embedding table and the chat
-// template), the weights, the tokenizer and the config.
+// llama2c.c; anything else is named by format.c.  The file and the reader's tables are needed until
+// the weights are packed.  What stays is a copy: weights, tokenizer, chat template and config.  So
+// a file that is cut short or deleted later does no harm to a model that is open.
+//
+// While a file is read another program may cut it short, or its disk may fail.  The lost bytes then
+// read as zero and the mapping says so (file_map_intact): whatever came of such a reading is given
+// up.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +22,8 @@
 struct model {
   struct llama llama;  // its settings.config is the model's
   struct tokenizer *tokenizer;
-  struct str chat_template;  // in the file
-  struct file_map map;       // empty when the bytes are borrowed
+  struct str chat_template;  // in the arena; no data when the file has none
+  struct arena arena;
 };
 
 // ---- the config's summary
@@ -90,10 +94,15 @@ static bool open_gguf(struct model *m, struct str file, bool mapped, const char 
                       struct kernel_context *kernel, struct error *e) {
   struct gguf g;
   struct llama_settings s;
+  struct str chat_template = {0};
   if (!model_gguf_open(&g, file, e)) return false;
   bool done = model_settings_read(&g, &s, e) && read_vocabulary_size(&g, &s.config, e) &&
-              model_gguf_string(&g, "tokenizer.chat_template", &m->chat_template, e) &&
+              model_gguf_string(&g, "tokenizer.chat_template", &chat_template, e) &&
               (m->tokenizer = model_vocabulary_read(&g, s.config.vocabulary, e));
+  if (chat_template.data) {
+    char *copy = arena_copy(&m->arena, chat_template.data, chat_template.length);
+    m->chat_template = (struct str){copy, chat_template.length};
+  }
   if (done) {
     summarise(&g.tensors, file, path, &s.config);
     done = load(m, &g.tensors, &s, kernel, mapped, e);
@@ -169,17 +178,27 @@ struct model *model_open_bytes(struct str file, bool mapped, const char *name,
   return NULL;
 }
 
-// The mapping outlives this call: embedding rows are read from it for as long as the model lives.
+// Goes before what the reader said: of a file that was cut short meanwhile that is rubbish.
+static bool refuse_broken(struct error *e) {
+  return error_set(e, ERROR_SYSTEM,
+                   "it was cut short, or its disk failed, while it was read; put the file back and "
+                   "start again");
+}
+
+// The mapping is needed for this call only.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e) {
   struct file_map map = {0};
   if (!file_map_open(&map, world_of(options), path, e)) return NULL;
   struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, true, path,
                                      options, kernel, e);
-  if (m)
-    m->map = map;
-  else
-    file_map_close(&map);
+  if (!file_map_intact(&map)) {
+    model_free(m);
+    m = NULL;
+    refuse_broken(e);
+    error_prefix(e, "%s", path);
+  }
+  file_map_close(&map);
   return m;
 }
 
@@ -191,6 +210,7 @@ bool model_check(const char *path, const struct model_options *options, struct e
   struct model *m = memory_new(sizeof *m);
   bool good =
       open_any(m, (struct str){(const char *)map.data, map.length}, true, path, options, NULL, e);
+  if (!file_map_intact(&map)) good = refuse_broken(e);
   model_free(m);
   file_map_close(&map);
   return good;
@@ -200,7 +220,7 @@ void model_free(struct model *m) {
   if (!m) return;
   tokenizer_free(m->tokenizer);
   model_llama_clear(&m->llama);
-  file_map_close(&m->map);
+  arena_clear(&m->arena);
   memory_free(m);
 }
 
@@ -213,7 +233,29 @@ struct str model_chat_template(const struct model *m) {
   return m->chat_template.data ? m->chat_template : str_of("");
 }
 
+static bool batch_is_sound(const struct model_config *c, const struct model_batch *b) {
+  int next = 0;
+  for (int i = 0; i < b->span_count; next += b->spans[i++].count)
+    if (b->spans[i].first != next || b->spans[i].count < 1) return false;
+  for (int i = 0; i < b->tokens; i++)
+    if (b->ids[i] < 0 || b->ids[i] >= c->vocabulary || b->positions[i] < 0) return false;
+  for (int i = 0; i < b->output_count; i++)
+    if (b->outputs[i] < (i ? b->outputs[i - 1] + 1 : 0) || b->outputs[i] >= b->tokens) return false;
+  return next == b->tokens;
+}
+
 void model_forward(struct model *m, const struct kernel_cache *cache,
-                   const struct model_batch *batch, float *logits) {
-  model_llama_forward(&m->llama, cache, batch, logits);
+                   const struct model_batch *batch, float *logits, int *faults) {
+  ASSERT(batch->tokens >= 1 && batch->tokens <= MODEL_BATCH_MAX);
+  ASSERT(batch->output_count == 0 || (logits && faults));
+  ASSERT_DEBUG(batch_is_sound(model_config(m), batch));
+  model_llama_forward(&m->llama, cache, batch, logits, faults);
+}
+
+void model_place_print(int place, char out[MODEL_PLACE_TEXT]) {
+  if (place == MODEL_PLACE_EMBEDDING)
+    snprintf(out, MODEL_PLACE_TEXT, "the embedding");
+  else
+    snprintf(out, MODEL_PLACE_TEXT, "the %s of layer %d",
+             place % 2 ? "attention" : "feed-forward part", (place - 1) / 2);
 }

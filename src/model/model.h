@@ -31,8 +31,8 @@ struct model_options {
 };
 
 struct model;
-// path: a .gguf or llama2.c .bin file.  The file stays mapped; matrices are repacked into memory of
-// the model. kernel is borrowed and must outlive the model.
+// path: a .gguf or llama2.c .bin file.  Weights are packed into memory of the device; the file is
+// not touched afterwards. kernel is borrowed and must outlive the model.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e);
 // The one its weights are on and model_forward computes on: that of the kernel context.
@@ -64,6 +64,11 @@ struct model_batch {
 #define MODEL_BATCH_MAX 512  // tokens in one forward pass; scratch is sized for it at open
 
 // Computes the batch, stores its K and V in `cache`, and writes logits[output_count, vocabulary].
-// Cannot fail: everything was checked and allocated before.
+// Cannot fail: everything was checked and allocated before.  But numbers may grow beyond what f32
+// holds: faults[output_count] says after which part of the model that was seen first for each
+// output (model_place_print names it), or -1.  The logits of such an output are NaN.
 void model_forward(struct model *m, const struct kernel_cache *cache,
-                   const struct model_batch *batch, float *logits);
+                   const struct model_batch *batch, float *logits, int *faults);
+#define MODEL_PLACE_TEXT 64
+// "the embedding", "the attention of layer 3": layers count from 0.
+void model_place_print(int place, char out[MODEL_PLACE_TEXT]);

@@ -22,23 +22,13 @@ static json_t *describe_model(const struct server *s, const struct server_model 
                    "kv_heads", c->kv_heads, "vocabulary", c->vocabulary);
 }
 
-// The widest instruction set of the processor, with what it adds for small number formats.
-static void name_isa(const struct probe_cpu *c, char *out, size_t size) {
-  if (c->avx512)
-    snprintf(out, size, "AVX-512%s%s", c->avx512_vnni ? " VNNI" : "",
-             c->avx512_bf16 ? " BF16" : "");
-  else
-    snprintf(out, size, "%s", c->avx2 && c->fma ? "AVX2 FMA" : c->architecture);
-}
-
 // load_percent is since the last request for it: the page asks every second or two.
 static json_t *describe_processor(struct server *s) {
-  char isa[32];
   double machine = 0, process = 0;
   probe_load_read(&s->load, &machine, &process);
-  name_isa(&s->cpu, isa, sizeof isa);
-  return json_pack("{s:s,s:i,s:s,s:f,s:f}", "name", s->cpu.name, "cores", s->cpu.cores, "isa", isa,
-                   "load_percent", machine, "process_percent", process);
+  return json_pack("{s:s,s:i,s:s,s:f,s:f}", "name", s->cpu.name, "cores", s->cpu.cores, "isa",
+                   kernel_isa_name(kernel_isa_best()), "load_percent", machine, "process_percent",
+                   process);
 }
 
 static json_t *describe_memory(void) {

@@ -12,6 +12,7 @@
 // Text: token 0 ends; 1.. are short pieces, among them halves of a two-byte character.
 #pragma once
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct fake_model {
   int vocabulary;
   struct world_simulated *world;  // advanced by every forward pass; may be NULL
   int poison;                     // a history whose length is this gives NaN; 0 = none
+  int fault;                      // likewise reports a fault of part 7
   const char *broken;             // first thing found wrong
   int forwards, tokens, largest;  // largest: most tokens in one batch
 };
@@ -89,7 +91,7 @@ static inline void fake_check_batch(struct fake_model *m, const struct model_bat
 }
 
 static inline void fake_forward(void *context, const struct kernel_cache *cache,
-                                const struct model_batch *b, float *logits) {
+                                const struct model_batch *b, float *logits, int *faults) {
   struct fake_model *m = context;
   fake_check_batch(m, b);
   m->forwards++;
@@ -105,11 +107,16 @@ static inline void fake_forward(void *context, const struct kernel_cache *cache,
       if (output == b->output_count || b->outputs[output] != t) continue;
       uint64_t chain = fake_read_back(m, cache, span, p);
       fake_logits(chain, m->vocabulary, logits);
+      if (m->fault && p + 1 == m->fault) faults[output] = 7;
       if (m->poison && p + 1 == m->poison) logits[3] = __builtin_nanf("");
       logits += m->vocabulary;
       output++;
     }
   }
+}
+
+static inline void fake_place_print(int place, char out[MODEL_PLACE_TEXT]) {
+  snprintf(out, MODEL_PLACE_TEXT, "part %d", place);
 }
 
 static inline bool fake_is_end(void *context, int32_t id) {
@@ -173,6 +180,7 @@ static inline struct engine_backend fake_backend(struct fake_model *m) {
                                  .page_bytes = KERNEL_PAGE_TOKENS * sizeof(struct fake_slot),
                                  .memory_available = 64u << 20,
                                  .forward = fake_forward,
+                                 .place_print = fake_place_print,
                                  .is_end = fake_is_end,
                                  .resume = fake_resume,
                                  .detokenize = fake_detokenize,

@@ -556,6 +556,29 @@ static void nan_ends_with_an_error(void **state) {
   engine_free(en);
 }
 
+// Three sequences in one batch; only the one with the fault ends, and the part is named.
+static void a_fault_ends_its_own_sequence_and_names_the_part(void **state) {
+  (void)state;
+  static const int lengths[] = {6, 9, 15};  // only the second grows to 14
+  struct fixture f;
+  struct engine *en = start(&f, (struct engine_options){.context = 64}, 32);
+  int32_t ids[3][64];
+  struct engine_stream *s[3];
+  struct engine_event end;
+  f.model.fault = 14;
+  for (int i = 0; i < 3; i++)
+    s[i] = submit(en, greedy(prompt_of(ids[i], lengths[i]), lengths[i], i == 1 ? 0 : 4));
+  assert_int_equal(drain(en, s[1], ids[1], &end), 5);
+  assert_int_equal(end.finish, FINISH_ERROR);
+  assert_non_null(strstr(end.error, "no longer finite after part 7, at position 13"));
+  f.model.fault = 0;
+  for (int i = 0; i < 3; i += 2) {
+    assert_int_equal(drain(en, s[i], ids[i], &end), 4);
+    assert_int_equal(end.finish, FINISH_LENGTH);
+  }
+  engine_free(en);
+}
+
 static void stopping_ends_what_runs(void **state) {
   (void)state;
   struct fixture f;
@@ -623,6 +646,7 @@ int main(void) {
       cmocka_unit_test(decodes_go_on_beside_a_long_prompt),
       cmocka_unit_test(the_youngest_gives_way_and_loses_nothing),
       cmocka_unit_test(nan_ends_with_an_error),
+      cmocka_unit_test(a_fault_ends_its_own_sequence_and_names_the_part),
       cmocka_unit_test(stopping_ends_what_runs),
       cmocka_unit_test(figures_tell_speed_and_forget_it),
   };

@@ -71,7 +71,7 @@ static void forward_one(struct model *m, const struct kernel_cache *cache, const
                               .span_count = 1,
                               .outputs = &output,
                               .output_count = 1};
-  model_forward(m, cache, &batch, logits);
+  model_forward(m, cache, &batch, logits, &(int){0});
 }
 
 static void greedy_alone(struct model *m, const int32_t *prompt, int count, int32_t *answer) {

@@ -38,7 +38,7 @@ static void run_one_token(struct model *m) {
                               .span_count = 1,
                               .outputs = &zero,
                               .output_count = 1};
-  if (cache.base) model_forward(m, &cache, &batch, logits);
+  if (cache.base) model_forward(m, &cache, &batch, logits, &(int){0});
   memory_free_big(cache.base, cache.page_bytes);
   memory_free(logits);
 }

@@ -183,17 +183,130 @@ static void test_embedding_reads_every_type(void **state) {
                 : t == KERNEL_Q8_0 ? 0.5f * (float)(i - 20)
                                    : value;
     }
-    kernel_embed(k, t, 32, bytes[0][0] + 1, (int32_t[]){1, 0, 1}, 3, y);
+    kernel_row_read(t, row, 32, y);
+    assert_memory_equal(y, want, sizeof want);
+    struct kernel_weight w;
+    assert_true(kernel_weight_pack(k, t, 2, 32, bytes[0][0] + 1, &w, NULL));
+    kernel_embed(k, &w, (int32_t[]){1, 0, 1}, 3, y);
     assert_memory_equal(y, want, sizeof want);
     assert_memory_equal(y + 64, want, sizeof want);
     assert_memory_not_equal(y + 32, want, sizeof want);
+    kernel_weight_clear(&w);
   }
   kernel_context_free(k);
   device_close(device);
 }
 
+// Rows of a packed table are the rows that were packed, bit by bit, whatever the shape.
+static void test_embedding_finds_its_row(void **state) {
+  (void)state;
+  static const int64_t shapes[][2] = {{1, 32}, {15, 64}, {16, 32}, {17, 96}, {100, 288}};
+  struct device *device = device_open("cpu", &(struct device_options){3}, NULL);
+  struct kernel_context *k = kernel_context_new(device, KERNEL_ISA_AUTO, NULL);
+  for (int t = 0; t < KERNEL_DTYPES; t++)
+    for (size_t s = 0; s < COUNT_OF(shapes); s++) {
+      int64_t rows = shapes[s][0], columns = shapes[s][1] - (t < KERNEL_Q4_0 && s);  // odd ones too
+      size_t row_bytes = kernel_row_bytes(t, columns);
+      uint64_t seed = 77 + s;
+      uint8_t *table = memory_new((size_t)rows * row_bytes);
+      for (size_t i = 0; i < (size_t)rows * row_bytes; i++)  // no NaN: exponents stay small
+        table[i] = (uint8_t)(random_next(&seed) & 0x3f);
+      struct kernel_weight w;
+      assert_true(kernel_weight_pack(k, t, rows, columns, table, &w, NULL));
+      int32_t *ids = memory_new((size_t)rows * sizeof *ids);
+      float *y = memory_new((size_t)(rows * columns) * sizeof *y);
+      float *want = memory_new((size_t)columns * sizeof *want);
+      for (int64_t i = 0; i < rows; i++) ids[i] = (int32_t)((i * 7 + 3) % rows);
+      kernel_embed(k, &w, ids, (int)rows, y);
+      for (int64_t i = 0; i < rows; i++) {
+        kernel_row_read(t, table + (size_t)ids[i] * row_bytes, columns, want);
+        assert_memory_equal(y + i * columns, want, (size_t)columns * sizeof *want);
+      }
+      kernel_weight_clear(&w);
+      memory_free(table);
+      memory_free(ids);
+      memory_free(y);
+      memory_free(want);
+    }
+  kernel_context_free(k);
+  device_close(device);
+}
+
+// A mean square that f32 cannot hold: the row becomes NaN, is counted, and leaves others alone.
+static void check_norm_of_rubbish(struct kernel_context *k) {
+  static const float bad[] = {NAN, INFINITY, -INFINITY, 3e30f, -1e20f};
+  for (size_t b = 0; b < COUNT_OF(bad); b++)
+    for (int at = 0; at < 576; at += 115)
+      for (int tokens = 1; tokens <= 40; tokens += 39) {
+        float *x = random_floats(tokens * 576, 1, 1), *w = random_floats(576, 1, 2);
+        float *y = random_floats(tokens * 576, 1, 3), *clean = random_floats(tokens * 576, 1, 3);
+        assert_int_equal(kernel_rms_norm(k, x, w, 1e-5f, tokens, 576, clean), 0);
+        int row = tokens / 2;
+        x[row * 576 + at] = bad[b];
+        assert_int_equal(kernel_rms_norm(k, x, w, 1e-5f, tokens, 576, y), 1);
+        for (int i = 0; i < 576; i++) assert_true(isnan(y[row * 576 + i]));
+        for (int t = 0; t < tokens; t++)
+          if (t != row) assert_memory_equal(y + t * 576, clean + t * 576, 576 * sizeof *y);
+        memory_free(x);
+        memory_free(w);
+        memory_free(y);
+        memory_free(clean);
+      }
+}
+static void test_norm_of_rubbish(void **state) {
+  (void)state;
+  for_each_isa(2, check_norm_of_rubbish);
+}
+
+// The table of angles is kept from call to call.  Each pair of calls differs in one thing only,
+// which a comparison of the rest would not see.
+static void rope_once(struct kernel_context *k, const float *frequency, int rotated,
+                      float magnitude, const int32_t *positions, int tokens) {
+  float *x = random_floats(tokens * 40, 2, 9), *before = random_floats(tokens * 40, 2, 9);
+  kernel_rope_apply(k, &(struct kernel_rope){rotated, frequency, magnitude}, positions, tokens, 1,
+                    40, x);
+  for (int t = 0; t < tokens; t++)
+    for (int i = 0; i < rotated / 2; i++) {
+      double angle = (double)((float)positions[t] * frequency[i]), m = (double)magnitude;
+      double a = before[t * 40 + 2 * i], b = before[t * 40 + 2 * i + 1];
+      double want = m * (a * cos(angle) - b * sin(angle));
+      if (!(fabs((double)x[t * 40 + 2 * i] - want) < 1e-6 * (fabs(want) + 2)))
+        fail_msg("token %d pair %d: %.9g, want %.9g", t, i, (double)x[t * 40 + 2 * i], want);
+    }
+  memory_free(x);
+  memory_free(before);
+}
+static void check_rope_table(struct kernel_context *k) {
+  enum { TOKENS = 21 };
+  for (int changed = 0; changed < TOKENS; changed++) {
+    float *frequency = random_floats(20, 1, 8), *other = random_floats(20, 1, 8);
+    int32_t positions[TOKENS], moved[TOKENS];
+    for (int t = 0; t < TOKENS; t++) positions[t] = moved[t] = t * 3;
+    moved[changed] += 1000;
+    other[changed % 20] += 0.25f;
+    rope_once(k, frequency, 40, 1, positions, TOKENS);
+    rope_once(k, frequency, 40, 1, moved, TOKENS);
+    rope_once(k, frequency, 40, 1, positions, TOKENS);
+    rope_once(k, other, 40, 1, positions, TOKENS);
+    rope_once(k, frequency, 40, 1, positions, TOKENS);
+    rope_once(k, frequency, 40, 1.5f, positions, TOKENS);
+    rope_once(k, frequency, 38, 1.5f, positions, TOKENS);
+    rope_once(k, frequency, 38, 1.5f, positions, changed + 1);
+    rope_once(k, frequency, 38, 1.5f, positions, TOKENS);
+    memory_free(frequency);
+    memory_free(other);
+  }
+}
+static void test_rope_table_is_used_again_only_for_the_same_angles(void **state) {
+  (void)state;
+  for_each_isa(2, check_rope_table);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_norm_of_rubbish),
+      cmocka_unit_test(test_rope_table_is_used_again_only_for_the_same_angles),
+      cmocka_unit_test(test_embedding_finds_its_row),
       cmocka_unit_test(test_norm),
       cmocka_unit_test(test_silu_and_add),
       cmocka_unit_test(test_bias),

@@ -34,6 +34,7 @@ struct fixture {
   struct model *model;
   struct kernel_cache cache;
   int32_t pages[SEQUENCES][PAGES_EACH];
+  int faults[TOKENS];  // of the last feed
 };
 
 static void open_fixture(struct fixture *f, const struct test_model_options *o, int threads) {
@@ -81,7 +82,7 @@ static void feed(struct fixture *f, int s, const int32_t *ids, int position, int
                               .span_count = 1,
                               .outputs = outputs,
                               .output_count = logits ? count : 0};
-  model_forward(f->model, &f->cache, &batch, logits);
+  model_forward(f->model, &f->cache, &batch, logits, f->faults);
 }
 
 // ---- the oracle
@@ -380,7 +381,8 @@ static void company_changes_no_bit(void **state) {
       }
     }
     struct model_batch batch = {tokens, flat, positions, spans, SEQUENCES, outputs, wanted};
-    model_forward(f.model, &f.cache, &batch, got);
+    model_forward(f.model, &f.cache, &batch, got, f.faults);
+    for (int w = 0; w < wanted; w++) assert_int_equal(f.faults[w], -1);
     expect_same_bits(got, expected, (size_t)wanted * vocabulary, "in company");
     free(alone);
     free(expected);
@@ -417,6 +419,152 @@ static void weights_that_are_no_numbers_do_no_harm(void **state) {
     free(logits);
     close_fixture(&f);
   }
+}
+
+// ---- numbers that outgrow f32
+
+// Multiplies a tensor of f32 by `factor`.
+static void scale_tensor(struct buffer *file, const char *name, float factor) {
+  struct gguf g;
+  struct error e;
+  assert_true(model_gguf_open(&g, buffer_str(file), &e));
+  const struct tensor *t = model_tensor_find(&g.tensors, name);
+  assert_non_null(t);
+  for (uint64_t i = 0; i < t->elements; i++) {
+    char *at = file->data + t->offset + i * sizeof(float);
+    float x;
+    memcpy(&x, at, sizeof x);
+    x *= factor;
+    memcpy(at, &x, sizeof x);
+  }
+  model_gguf_clear(&g);
+}
+
+// Each tensor is made huge in a model of its own; the part that overflows first is told, whole
+// prompt or cut in two, and its logits are NaN.
+static void the_part_that_outgrows_f32_is_named(void **state) {
+  (void)state;
+  static const struct {
+    const char *tensor, *place;
+    float factor;
+  } cases[] = {
+      {"token_embd.weight", "the embedding", 1e30f},
+      {"blk.0.attn_output.weight", "the attention of layer 0", 1e30f},
+      {"blk.0.attn_q.weight", "the attention of layer 0", 1e38f},
+      {"blk.1.attn_v.weight", "the attention of layer 1", 1e10f},  // beyond f16 in the cache
+      {"blk.0.ffn_down.weight", "the feed-forward part of layer 0", 1e30f},
+      {"blk.1.ffn_down.weight", "the feed-forward part of layer 1", 1e30f},
+      {"blk.2.ffn_up.weight", "the feed-forward part of layer 2", 1e35f},
+      {"blk.1.attn_norm.weight", "the attention of layer 1", 1e30f},
+  };
+  for (size_t i = 0; i < COUNT_OF(cases); i++) {
+    struct test_model_options o = {.seed = 61, .layers = 3, .untied = true};
+    struct fixture f;
+    struct error e = {0};
+    int32_t ids[TOKENS];
+    char place[MODEL_PLACE_TEXT];
+    open_fixture(&f, &o, 2);
+    model_free(f.model);
+    scale_tensor(&f.file, cases[i].tensor, cases[i].factor);
+    f.model = model_open_bytes(buffer_str(&f.file), false, "test", NULL, f.kernel, &e);
+    if (!f.model) fail_msg("%s", e.text);
+    const int vocabulary = model_config(f.model)->vocabulary;
+    float *logits = calloc((size_t)(TOKENS * vocabulary), sizeof *logits);
+    random_ids(ids, TOKENS, 1, vocabulary);
+    feed(&f, 0, ids, 0, 9, logits);
+    feed(&f, 0, ids, 9, 3, logits + 9 * vocabulary);
+    for (int t = 0; t < 3; t++) {
+      if (f.faults[t] < 0) fail_msg("%s times %g is not noticed", cases[i].tensor, 1e30);
+      model_place_print(f.faults[t], place);
+      assert_string_equal(place, cases[i].place);
+      assert_true(isnan(logits[(9 + t) * vocabulary]));
+    }
+    free(logits);
+    close_fixture(&f);
+  }
+}
+
+// ---- the file is not needed any more
+
+static void nothing_of_the_file_is_needed_after_loading(void **state) {
+  (void)state;
+  for (int dtype = 0; dtype < KERNEL_DTYPES; dtype++) {
+    struct test_model_options o = {.seed = 71,
+                                   .dtype = (enum kernel_dtype)dtype,
+                                   .untied = dtype % 2,
+                                   .biases = true,
+                                   .rope_divisors = true,
+                                   .chat_template = "{{ messages }}"};
+    struct fixture f;
+    int32_t ids[TOKENS];
+    open_fixture(&f, &o, 2);
+    const int vocabulary = model_config(f.model)->vocabulary;
+    const size_t all = (size_t)(TOKENS * vocabulary);
+    float *expected = calloc(all, sizeof *expected), *got = calloc(all, sizeof *got);
+    random_ids(ids, TOKENS, 1, vocabulary);
+    feed(&f, 0, ids, 0, TOKENS, expected);
+    struct str first = tokenizer_bytes(model_tokenizer(f.model), 100);
+    char before[16] = {0};
+    memcpy(before, first.data, first.length < 16 ? first.length : 15);
+    memset(f.file.data, 0xa5, f.file.length);
+    feed(&f, 0, ids, 0, TOKENS, got);
+    expect_same_bits(got, expected, all, "without its file");
+    assert_true(str_equal(model_chat_template(f.model), STR("{{ messages }}")));
+    assert_memory_equal(tokenizer_bytes(model_tokenizer(f.model), 100).data, before, first.length);
+    free(expected);
+    free(got);
+    close_fixture(&f);
+  }
+}
+
+// A world in which another program cuts the file to `size` bytes just after it was mapped.
+struct cutting_world {
+  struct world world;
+  struct world_calls calls;
+  const char *path;
+  uint64_t size;
+};
+static int cutting_map(void *context, int handle, size_t size, const uint8_t **data) {
+  const struct cutting_world *w = context;
+  int result = world_real()->calls->map(world_real()->context, handle, size, data);
+  assert_int_equal(truncate(w->path, (off_t)w->size), 0);
+  return result;
+}
+
+static void a_file_that_is_cut_short_while_it_is_read_is_an_error(void **state) {
+  (void)state;
+  struct test_model_options o = {.seed = 72, .layers = 3, .dtype = KERNEL_Q8_0};
+  struct fixture f;
+  char path[64];
+  open_fixture(&f, &o, 2);
+  snprintf(path, sizeof path, "/tmp/motley-test-cut.%ld.gguf", (long)getpid());
+  const uint64_t whole = f.file.length;
+  const uint64_t sizes[] = {0, 1, 4096, whole / 2, whole - 4096, whole - 1};
+  struct cutting_world w = {.calls = *world_real()->calls, .path = path};
+  w.world = (struct world){&w.calls, &w};
+  w.calls.map = cutting_map;
+  for (size_t i = 0; i < COUNT_OF(sizes); i++)
+    for (int check = 0; check < 2; check++) {
+      struct error e = {0};
+      struct model_options options = {.world = &w.world};
+      uint64_t before = device_usage_of(f.device).allocations;
+      w.size = sizes[i];
+      assert_true(test_model_write(path, &o));
+      if (check)
+        assert_false(model_check(path, &options, &e));
+      else
+        assert_null(model_open(path, &options, f.kernel, &e));
+      assert_int_equal(e.kind, ERROR_SYSTEM);
+      assert_non_null(strstr(e.text, "cut short"));
+      assert_int_equal(strncmp(e.text, path, strlen(path)) == 0, !check);
+      assert_true(device_usage_of(f.device).allocations <= before + 1);  // the chunk being filled
+    }
+  w.size = whole;
+  struct error e = {0};
+  assert_true(test_model_write(path, &o));
+  assert_true(model_check(path, &(struct model_options){.world = &w.world}, &e));
+  unlink(path);
+  close_fixture(&f);
 }
 
 // The address sanitizer's door to allocation counting; absent from other builds.
@@ -509,6 +657,9 @@ int main(void) {
       cmocka_unit_test(chunks_and_threads_change_no_bit),
       cmocka_unit_test(company_changes_no_bit),
       cmocka_unit_test(weights_that_are_no_numbers_do_no_harm),
+      cmocka_unit_test(the_part_that_outgrows_f32_is_named),
+      cmocka_unit_test(nothing_of_the_file_is_needed_after_loading),
+      cmocka_unit_test(a_file_that_is_cut_short_while_it_is_read_is_an_error),
       cmocka_unit_test(a_forward_pass_allocates_nothing),
       cmocka_unit_test(the_config_says_what_the_file_holds),
       cmocka_unit_test(a_mapped_file_runs_like_one_in_memory),

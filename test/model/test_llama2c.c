@@ -36,7 +36,7 @@ static void step(struct model *m, const struct kernel_cache *cache, const int32_
                               .span_count = 1,
                               .outputs = &(int32_t){0},
                               .output_count = 1};
-  model_forward(m, cache, &batch, logits);
+  model_forward(m, cache, &batch, logits, &(int){0});
 }
 
 static struct kernel_cache new_cache(const struct model_config *c, int positions) {

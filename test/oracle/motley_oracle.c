@@ -37,6 +37,7 @@ static void open_cache(struct subject *s) {
 // s->logits.
 static void feed(struct subject *s, const int32_t *ids, int count, int position, int all) {
   int32_t positions[MODEL_BATCH_MAX], outputs[MODEL_BATCH_MAX];
+  int faults[MODEL_BATCH_MAX];
   for (int i = 0; i < count; i++) positions[i] = position + i, outputs[i] = all ? i : count - 1;
   struct kernel_span span = {.first = 0, .count = count, .position = position, .pages = s->pages};
   struct model_batch batch = {.tokens = count,
@@ -46,7 +47,7 @@ static void feed(struct subject *s, const int32_t *ids, int count, int position,
                               .span_count = 1,
                               .outputs = outputs,
                               .output_count = all ? count : 1};
-  model_forward(s->model, &s->cache, &batch, s->logits);
+  model_forward(s->model, &s->cache, &batch, s->logits, faults);
 }
 
 static void greedy(struct subject *s, char *line) {

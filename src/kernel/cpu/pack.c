@@ -41,6 +41,8 @@ static const struct storage storages[KERNEL_DTYPES] = {
     [KERNEL_Q4_0] = {32, 18, 2, 4}, [KERNEL_Q4_1] = {32, 20, 4, 4}, [KERNEL_Q8_0] = {32, 34, 2, 4},
 };
 
+int kernel_block_columns(enum kernel_dtype t) { return storages[t].columns; }
+
 size_t kernel_row_bytes(enum kernel_dtype t, int64_t columns) {
   const struct storage *s = &storages[t];
   if (columns < 0 || columns % s->columns) return 0;
@@ -134,6 +136,7 @@ static bool check_shape(enum kernel_dtype t, int64_t rows, int64_t columns, stru
 bool kernel_weight_pack(struct kernel_context *k, enum kernel_dtype dtype, int64_t rows,
                         int64_t columns, const void *source, struct kernel_weight *out,
                         struct error *e) {
+  ASSERT(dtype >= 0 && dtype < KERNEL_DTYPES && source);
   if (!check_shape(dtype, rows, columns, e)) return false;
   if (!kernel_context_reserve(k, 1, columns, 0, e)) return false;
   size_t groups = (size_t)kernel_round_up(rows, GROUP_ROWS) / GROUP_ROWS;

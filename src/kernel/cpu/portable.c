@@ -6,6 +6,7 @@
 // files for one instruction set.  Products always go through panels, whose quants are signed here.
 // Sums of a row run in 16 lanes, like a 16-float register, so the compiler may use what it has.
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -262,12 +263,14 @@ static void to_f16(const float *x, int n, uint16_t *out) {
 
 // ---- rows
 
-static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
+static bool rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   float sums[LANES] = {0}, all = 0;
   for (int i = 0; i < columns; i++) sums[i % LANES] += x[i] * x[i];
   for (int l = 0; l < LANES; l++) all += sums[l];
-  float factor = 1 / sqrtf(all / (float)columns + epsilon);
+  bool finite = all <= FLT_MAX;
+  float factor = finite ? 1 / sqrtf(all / (float)columns + epsilon) : NAN;
   for (int i = 0; i < columns; i++) y[i] = x[i] * factor * weight[i];
+  return finite;
 }
 
 static void rotate(float *x, const float *cosine, const float *sine, int pairs) {

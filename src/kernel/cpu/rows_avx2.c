@@ -3,6 +3,7 @@
 // rows_avx2.c: leaves that pass over rows of activations, 8 floats at a time; the last few under a
 // mask.  Sums run in 8 lanes by column modulo 8 and are folded at the end.
 #if defined(__x86_64__)
+#include <float.h>
 #include <math.h>
 
 #include "kernel/cpu/leaves_avx2.h"
@@ -111,17 +112,20 @@ static void add(float *x, const float *y, int64_t n) {
 }
 
 // Division and root are exact to the last bit, so only the order of the sum is ours.
-static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
+static bool rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m256 squares = _mm256_setzero_ps();
   for (int i = 0; i < columns; i += LANES) {
     __m256 v = load_some(x + i, columns - i);
     squares = _mm256_fmadd_ps(v, v, squares);
   }
-  __m256 factor = _mm256_set1_ps(1 / sqrtf(fold(squares) / (float)columns + epsilon));
+  float sum = fold(squares);
+  bool finite = sum <= FLT_MAX;
+  __m256 factor = _mm256_set1_ps(finite ? 1 / sqrtf(sum / (float)columns + epsilon) : NAN);
   for (int i = 0; i < columns; i += LANES) {
     __m256 v = _mm256_mul_ps(load_some(x + i, columns - i), factor);
     store_some(y + i, columns - i, _mm256_mul_ps(v, load_some(weight + i, columns - i)));
   }
+  return finite;
 }
 
 // Each of 4 numbers twice, side by side.

@@ -4,6 +4,7 @@
 // a mask.  Sums run in 16 lanes by column modulo 16 and are folded at the end.
 
 #if defined(__x86_64__)
+#include <float.h>
 #include <math.h>
 
 #include "kernel/cpu/leaves_avx512.h"
@@ -150,19 +151,21 @@ static void add(float *x, const float *y, int64_t n) {
 }
 
 // Division and root are exact to the last bit, so only the order of the sum is ours.
-static void rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
+static bool rms_norm(const float *x, const float *weight, float epsilon, int columns, float *y) {
   __m512 squares = _mm512_setzero_ps();
   for (int i = 0; i < columns; i += 16) {
     __m512 v = _mm512_maskz_loadu_ps(first_lanes(columns - i), x + i);
     squares = _mm512_fmadd_ps(v, v, squares);
   }
-  __m512 factor =
-      _mm512_set1_ps(1 / sqrtf(_mm512_reduce_add_ps(squares) / (float)columns + epsilon));
+  float sum = _mm512_reduce_add_ps(squares);
+  bool finite = sum <= FLT_MAX;
+  __m512 factor = _mm512_set1_ps(finite ? 1 / sqrtf(sum / (float)columns + epsilon) : NAN);
   for (int i = 0; i < columns; i += 16) {
     __mmask16 m = first_lanes(columns - i);
     __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), factor);
     _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, weight + i)));
   }
+  return finite;
 }
 
 // 8 pairs at a time.  fmaddsub takes away in even lanes and adds in odd ones, as the rotation does.
