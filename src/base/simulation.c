@@ -33,18 +33,32 @@ static bool is_before(const struct simulation_event *a, const struct simulation_
   return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->order < b->order;
 }
 
-void simulation_push(struct simulation *s, uint64_t time_ns, simulation_function *function,
-                     void *object, uint64_t extra) {
-  if (s->event_count == s->event_capacity) {
-    s->event_capacity = s->event_capacity ? s->event_capacity * 2 : 64;
-    s->events = memory_resize(s->events, s->event_capacity * sizeof *s->events);
-  }
-  if (time_ns < s->now_ns) time_ns = s->now_ns;
-  struct simulation_event fresh = {time_ns, s->order++, function, object, extra};
-  size_t at = s->event_count++;
+static void place(struct simulation *s, size_t at, struct simulation_event fresh) {
   for (; at > 0 && is_before(&fresh, &s->events[(at - 1) / 2]); at = (at - 1) / 2)
     s->events[at] = s->events[(at - 1) / 2];
   s->events[at] = fresh;
+}
+
+// Wake-ups that something else came before of stay in the queue until their time.  Before the queue
+// grows they are dropped; it is built anew from what is left.
+static void make_room(struct simulation *s) {
+  size_t old = s->event_count;
+  s->event_count = 0;
+  for (size_t i = 0; i < old; i++) {
+    struct simulation_event e = s->events[i];
+    if (!simulation_is_void(&e)) place(s, s->event_count++, e);
+  }
+  if (s->event_count < s->event_capacity / 2) return;
+  s->event_capacity = s->event_capacity ? s->event_capacity * 2 : 64;
+  s->events = memory_resize(s->events, s->event_capacity * sizeof *s->events);
+}
+
+void simulation_push(struct simulation *s, uint64_t time_ns, simulation_function *function,
+                     void *object, uint64_t extra) {
+  if (s->event_count == s->event_capacity) make_room(s);
+  if (time_ns < s->now_ns) time_ns = s->now_ns;
+  place(s, s->event_count++,
+        (struct simulation_event){time_ns, s->order++, function, object, extra});
 }
 
 static struct simulation_event pop(struct simulation *s) {
@@ -67,6 +81,7 @@ bool simulation_run(struct simulation *s, uint64_t until_ns) {
   assert(!s->current);  // a process cannot run the simulation that runs it
   while (s->event_count && s->events[0].time_ns <= until_ns) {
     struct simulation_event e = pop(s);
+    if (simulation_is_void(&e)) continue;  // time does not pass for it
     if (e.time_ns > s->now_ns) s->now_ns = e.time_ns;
     e.function(s, e.object, e.extra);
   }
@@ -150,8 +165,7 @@ struct simulation *simulation_new(uint64_t seed, const struct simulation_options
 }
 
 static void free_machine(struct simulation_machine *m) {
-  simulation_process_close_all(&m->outside);
-  memory_free(m->outside.handles);
+  simulation_outside_free(m);
   simulation_disk_free(m);
   memory_free(m->name);
   memory_free(m);

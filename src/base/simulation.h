@@ -153,7 +153,7 @@ enum simulation_kind {  // kinds of calls that can be made to fail
 #define SIMULATION_KILL 1       // the process is killed at the call, before or after its effect
 #define SIMULATION_POWER_CUT 2  // the machine loses power in the midst of the call
 // The nth call (from 1) of that kind on the machine from now on ends so, once.  Replaces an earlier
-// script of the machine.
+// script of the machine; nth 0 only takes that back.
 void simulation_fail(struct simulation_machine *m, enum simulation_kind kind, uint64_t nth,
                      int result);
 // The script is still waiting for its call: nothing was made to fail.

@@ -188,36 +188,66 @@ int simulation_path(const struct simulation_process *p, const char *path, char o
   return 0;
 }
 
-// Walks to the folder that holds the last part, which is left in `name` ("" for the root).
-static struct simulation_node *find_folder(const struct simulation_process *p, const char *path,
-                                           char name[NAME_MAX + 1], int *why) {
-  char whole[PATH_MAX + 1];
-  struct simulation_node *n = p->machine->root;
-  *why = simulation_path(p, path, whole);
-  if (*why) return NULL;
-  name[0] = 0;
-  for (const char *at = whole + 1; *at;) {
+// Where a path leads: the folder that holds the last part, and that part's name.  Where the last
+// part is "/", "." or "..", the folder is the thing itself and the name is empty.
+struct place {
+  struct simulation_node *folder;
+  char name[NAME_MAX + 1];
+  bool slash;      // one at the end: what is there must be a folder
+  int not_a_name;  // what the system says to removing a name that is "/", "." or ".."
+};
+
+// The folder under that name, for a walk that goes on behind it.
+static struct simulation_node *step(struct simulation_node *n, const char *name, int *why) {
+  struct simulation_name *found = simulation_name_find(&n->seen_names, name);
+  *why = !found ? -ENOENT : found->node->folder ? 0 : -ENOTDIR;
+  return *why ? NULL : found->node;
+}
+
+// Walks part by part, for what ".." leaves must be there too.  *why is 0, or the reason that there
+// is no such place.
+static bool find_place(const struct simulation_process *p, const char *path, struct place *out,
+                       int *why) {
+  char whole[2 * PATH_MAX];
+  struct simulation_node *above[PATH_MAX / 2];  // the way down, for ".."
+  size_t depth = 0;
+  *why = !path[0] ? -ENOENT : strlen(path) + strlen(p->folder) >= PATH_MAX ? -ENAMETOOLONG : 0;
+  if (*why) return false;
+  snprintf(whole, sizeof whole, "%s/%s", path[0] == '/' ? "" : p->folder, path);
+  *out = (struct place){.folder = p->machine->root, .not_a_name = -EBUSY};
+  for (const char *at = whole; *at;) {
     size_t part = strcspn(at, "/");
-    memcpy(name, at, part);
-    name[part] = 0;
-    if (!at[part]) break;
-    struct simulation_name *found = simulation_name_find(&n->seen_names, name);
-    *why = !found ? -ENOENT : found->node->folder ? 0 : -ENOTDIR;
-    if (*why) return NULL;
-    n = found->node;
-    at += part + 1;
+    bool here = part == 0 || (part == 1 && at[0] == '.');
+    bool up = part == 2 && at[0] == '.' && at[1] == '.';
+    if (part > NAME_MAX) *why = -ENAMETOOLONG;
+    if (!*why && part && out->name[0]) {  // what seemed to be the last part is a folder on the way
+      above[depth++] = out->folder;
+      out->folder = step(out->folder, out->name, why);
+      out->name[0] = 0;
+    }
+    if (*why) return false;
+    if (up && depth) out->folder = above[--depth];
+    if (!here && !up) snprintf(out->name, sizeof out->name, "%.*s", (int)part, at);
+    if (part) out->not_a_name = up ? -ENOTEMPTY : -EINVAL;
+    out->slash = at[part] == '/' || here || up;
+    at += part + (at[part] == '/');
   }
-  return n;
+  return true;
+}
+
+static struct simulation_name *name_at(const struct place *at) {
+  return at->name[0] ? simulation_name_find(&at->folder->seen_names, at->name) : NULL;
 }
 
 // *why is 0 when it is found.
 struct simulation_node *simulation_find(struct simulation_process *p, const char *path, int *why) {
-  char name[NAME_MAX + 1];
-  struct simulation_node *folder = find_folder(p, path, name, why);
-  if (!folder || !name[0]) return folder;
-  struct simulation_name *found = simulation_name_find(&folder->seen_names, name);
+  struct place at;
+  if (!find_place(p, path, &at, why)) return NULL;
+  if (!at.name[0]) return at.folder;
+  struct simulation_name *found = name_at(&at);
   if (!found) *why = -ENOENT;
-  return found ? found->node : NULL;
+  if (found && at.slash && !found->node->folder) *why = -ENOTDIR;
+  return *why ? NULL : found->node;
 }
 
 // ---- space
@@ -284,18 +314,20 @@ static int open_node(struct simulation_process *p, struct simulation_node *n, ui
 }
 
 int simulation_open(struct simulation_process *p, const char *path, uint32_t flags) {
-  char name[NAME_MAX + 1];
+  struct place at;
   int why;
-  struct simulation_node *folder = find_folder(p, path, name, &why);
-  if (!folder) return why;
-  if (!name[0]) return open_node(p, folder, flags);
-  struct simulation_name *found = simulation_name_find(&folder->seen_names, name);
+  if (!find_place(p, path, &at, &why)) return why;
+  struct simulation_name *found = name_at(&at);
   uint32_t fresh = WORLD_CREATE | WORLD_EXCLUSIVE;
-  if (found && (flags & fresh) == fresh) return -EEXIST;
-  if (found) return open_node(p, found->node, flags);
+  bool there = found || !at.name[0];
+  if (at.name[0] && at.slash && (flags & WORLD_CREATE)) return -EISDIR;
+  if (there && (flags & fresh) == fresh) return -EEXIST;
+  if (!found && there && (flags & WORLD_CREATE)) return -EISDIR;
+  if (found && at.slash && !found->node->folder) return -ENOTDIR;
+  if (there) return open_node(p, found ? found->node : at.folder, flags);
   if (!(flags & WORLD_CREATE)) return -ENOENT;
   if (simulation_free_bytes(p->machine) == 0) return -ENOSPC;
-  return open_node(p, create(folder, name, false), flags);
+  return open_node(p, create(at.folder, at.name, false), flags);
 }
 
 int64_t simulation_read_at(struct simulation_object *o, void *data, size_t size, uint64_t offset) {
@@ -415,52 +447,48 @@ static bool is_below(const struct simulation_node *n, const struct simulation_no
 }
 
 int simulation_rename(struct simulation_process *p, const char *from, const char *to) {
-  char from_name[NAME_MAX + 1], to_name[NAME_MAX + 1];
+  struct place a, b;
   int why;
-  struct simulation_node *a = find_folder(p, from, from_name, &why);
-  if (!a) return why;
-  struct simulation_node *b = find_folder(p, to, to_name, &why);
-  if (!b) return why;
-  struct simulation_name *old = simulation_name_find(&a->seen_names, from_name);
+  if (!find_place(p, from, &a, &why) || !find_place(p, to, &b, &why)) return why;
+  if (!a.name[0] || !b.name[0]) return -EBUSY;
+  struct simulation_name *old = name_at(&a), *there = name_at(&b);
   if (!old) return -ENOENT;
-  if (!from_name[0] || !to_name[0]) return -EBUSY;
   struct simulation_node *n = old->node;
-  struct simulation_name *there = simulation_name_find(&b->seen_names, to_name);
+  if ((a.slash || b.slash) && !n->folder) return -ENOTDIR;
+  if (n->folder && is_below(b.folder, n)) return -EINVAL;
   why = may_replace(n, there ? there->node : NULL);
-  if (why) return why;
-  if (n->folder && is_below(b, n)) return -EINVAL;
-  if (there && there->node == n) return 0;
-  name_appears(b, to_name, n);
-  name_goes(a, from_name);
-  change_new(n, b, to_name, a, from_name);
+  if (there && is_below(a.folder, there->node)) why = -ENOTEMPTY;
+  if (why || (there && there->node == n)) return why;
+  name_appears(b.folder, b.name, n);
+  name_goes(a.folder, a.name);
+  change_new(n, b.folder, b.name, a.folder, a.name);
   return 0;
 }
 
 int simulation_remove(struct simulation_process *p, const char *path, bool folder) {
-  char name[NAME_MAX + 1];
+  struct place at;
   int why;
-  struct simulation_node *f = find_folder(p, path, name, &why);
-  if (!f) return why;
-  struct simulation_name *found = simulation_name_find(&f->seen_names, name);
-  if (!found) return name[0] ? -ENOENT : folder ? -EBUSY : -EISDIR;
+  if (!find_place(p, path, &at, &why)) return why;
+  if (!at.name[0]) return folder ? at.not_a_name : -EISDIR;
+  struct simulation_name *found = name_at(&at);
+  if (!found) return -ENOENT;
   struct simulation_node *n = found->node;
-  if (n->folder != folder) return folder ? -ENOTDIR : -EISDIR;
+  if (n->folder != folder || (at.slash && !n->folder)) return n->folder ? -EISDIR : -ENOTDIR;
   if (folder && n->seen_names.count) return -ENOTEMPTY;
   n->references++;
-  name_goes(f, name);
-  change_new(n, NULL, NULL, f, name);
+  name_goes(at.folder, at.name);
+  change_new(n, NULL, NULL, at.folder, at.name);
   simulation_node_release(n);
   return 0;
 }
 
 int simulation_make_folder(struct simulation_process *p, const char *path) {
-  char name[NAME_MAX + 1];
+  struct place at;
   int why;
-  struct simulation_node *f = find_folder(p, path, name, &why);
-  if (!f) return why;
-  if (!name[0] || simulation_name_find(&f->seen_names, name)) return -EEXIST;
+  if (!find_place(p, path, &at, &why)) return why;
+  if (!at.name[0] || name_at(&at)) return -EEXIST;
   if (simulation_free_bytes(p->machine) == 0) return -ENOSPC;
-  create(f, name, true);
+  create(at.folder, at.name, true);
   return 0;
 }
 

@@ -226,8 +226,10 @@ void simulation_fibre_leave(struct simulation_fibre *f, bool for_ever);
 
 // simulation_process.c
 void simulation_outside_init(struct simulation_machine *m);
+void simulation_outside_free(struct simulation_machine *m);
 void simulation_process_block(struct simulation_process *p, uint64_t until_ns);
 void simulation_process_wake(struct simulation_process *p);
+bool simulation_is_void(const struct simulation_event *e);  // a wake-up that came too late
 void simulation_process_yield(struct simulation_process *p);
 // Returns only when p is not the process that runs.
 void simulation_process_kill(struct simulation_process *p, int signal);

@@ -206,7 +206,7 @@ static void clear_away(struct simulation_process *p);
 
 static void run_event(struct simulation *s, void *object, uint64_t ticket) {
   struct simulation_process *p = object;
-  if (p->ticket != ticket || p->state == PROCESS_ENDED) return;
+  (void)ticket;
   p->state = PROCESS_RUNS;
   p->ticket++;
   s->current = p;
@@ -215,6 +215,11 @@ static void run_event(struct simulation *s, void *object, uint64_t ticket) {
   s->owner = NULL;
   s->current = NULL;
   if (p->killed || p->state == PROCESS_ENDED) clear_away(p);
+}
+
+bool simulation_is_void(const struct simulation_event *e) {
+  const struct simulation_process *p = e->object;
+  return e->function == run_event && (p->ticket != e->extra || p->state == PROCESS_ENDED);
 }
 
 static void leave(struct simulation_process *p) {
@@ -393,6 +398,12 @@ void simulation_outside_init(struct simulation_machine *m) {
                                            .name = "test",
                                            .folder = "/",
                                            .state = PROCESS_RUNS};
+}
+
+void simulation_outside_free(struct simulation_machine *m) {
+  simulation_process_close_all(&m->outside);
+  free_maps(&m->outside);
+  memory_free(m->outside.handles);
 }
 
 // ---- signals
