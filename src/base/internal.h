@@ -5,6 +5,21 @@
 
 #include "base/world.h"
 
+#if defined(__SANITIZE_ADDRESS__)  // gcc says it so
+#define WITH_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#define WITH_ADDRESS_SANITIZER __has_feature(address_sanitizer)  // and clang so
+#else
+#define WITH_ADDRESS_SANITIZER 0
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define WITH_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#define WITH_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#else
+#define WITH_THREAD_SANITIZER 0
+#endif
+
 // The real world's processes (world_process.c), as entries of its table.
 int world_process_pipe(void *context, int handles[2]);
 int world_process_start(void *context, const struct world_program *program);

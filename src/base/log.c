@@ -7,7 +7,8 @@
 // the system is asked whether there is room; a write to a pipe that nobody reads would wait for
 // ever.
 //
-// Level and form are the mutable variables of the base room: they are set before threads start.
+// Level, form and clock are the mutable variables of the base room: they are set before threads
+// start.
 
 #include "base/log.h"
 
@@ -24,7 +25,8 @@
 static struct log_settings {
   enum log_level lowest;
   enum log_form form;
-} settings = {LOG_WARNING, LOG_AS_TEXT};
+  const struct world *world;  // whose clock the lines show; NULL = the real one's
+} settings = {LOG_WARNING, LOG_AS_TEXT, NULL};
 
 static atomic_uint dropped;  // lines since the last one that was written
 
@@ -33,6 +35,7 @@ static const char *const form_names[] = {"text", "json"};
 
 void log_set_level(enum log_level lowest) { settings.lowest = lowest; }
 void log_set_form(enum log_form form) { settings.form = form; }
+void log_set_world(const struct world *world) { settings.world = world; }
 bool log_shows(enum log_level level) { return level >= settings.lowest && level < LOG_OFF; }
 
 static int find_name(const char *const *names, size_t count, struct str text) {
@@ -57,13 +60,13 @@ bool log_form_parse(struct str text, enum log_form *out) {
 
 // UTC, so that the logs of machines in different places can be laid side by side.
 static void add_time(struct buffer *line) {
-  struct timespec now;
+  uint64_t now_ms = world_wall_ms(settings.world ? settings.world : world_real());
+  time_t seconds = (time_t)(now_ms / 1000);
   struct tm utc;
   char text[32];
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &utc);
+  gmtime_r(&seconds, &utc);
   strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-  buffer_print(line, "%s.%03ldZ", text, now.tv_nsec / 1000000);
+  buffer_print(line, "%s.%03dZ", text, (int)(now_ms % 1000));
 }
 
 // What came from outside is quoted here: control characters must not reach a terminal.

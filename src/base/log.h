@@ -10,14 +10,16 @@
 // and the next line that does says how many.
 #pragma once
 
-#include "base/base.h"
+#include "base/world.h"
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR, LOG_OFF };
 enum log_form { LOG_AS_TEXT, LOG_AS_JSON };
 
-// Both are set in main, before threads start.  At first: LOG_WARNING, LOG_AS_TEXT.
+// All three are set in main, before threads start.  At first: LOG_WARNING, LOG_AS_TEXT.
 void log_set_level(enum log_level lowest);
 void log_set_form(enum log_form form);
+// Whose clock the lines show; NULL = the real world's.  It must outlive the logging.
+void log_set_world(const struct world *world);
 // "debug", "info", "warning", "error", "off"; "text", "json".  False for anything else, *out is
 // then untouched.
 bool log_level_parse(struct str text, enum log_level *out);

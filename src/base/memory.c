@@ -24,13 +24,7 @@
 #define ARENA_BLOCK_MIN 1024u  // bytes; a request's arena often stays below it
 #define ARENA_BLOCK_MAX (1u << 20)
 #define ARENA_ALIGN 16u
-#if defined(__SANITIZE_ADDRESS__)  // gcc says it so
-#define ARENA_EXACT true
-#elif defined(__has_feature)
-#define ARENA_EXACT __has_feature(address_sanitizer)  // and clang so
-#else
-#define ARENA_EXACT false
-#endif
+#define ARENA_EXACT (WITH_ADDRESS_SANITIZER != 0)
 
 _Thread_local struct memory_watch *memory_watcher;
 

@@ -31,7 +31,9 @@
 //
 // A killed process leaves nothing behind: its handles are closed, its locks released, all memory
 // that it took by memory_*, arenas and buffers is given back.  What it wrote stays in its machine's
-// cache.  A process may not keep a variable of its stack anywhere that outlives it.
+// cache.  A process may not keep a variable of its stack anywhere that outlives it.  A library that
+// takes memory by itself has to be told to use memory_try and memory_free (jansson:
+// json_set_alloc_funcs), or a killed process leaks it.
 //
 // One simulation at a time in a thread; other threads must not touch it.
 #pragma once
@@ -58,6 +60,8 @@ struct simulation_options {
   uint64_t disk_bytes;      // for the content of files; 0 = 1 TB
   uint64_t disk_delay_ns;   // each file call takes so much longer
   uint32_t disk_error_ppm;  // reads, writes and syncs that fail with -EIO
+  // processes
+  uint32_t kill_ppm;  // calls at which their process is killed
   // the log as text, a line without its end at a time; NULL = hash only
   void (*print)(void *context, const char *line);
   void *print_context;

@@ -77,6 +77,10 @@ static struct call begin(void *context, const char *name, enum simulation_kind k
     if (p->signalled || simulation_is_due(s)) simulation_process_yield(p);
   }
   follow_script(&c);
+  if (p->fibre && simulation_happens(s, s->options.kill_ppm)) {
+    s->faults++;
+    simulation_process_kill(p, 9);
+  }
   if (!c.result && p->fibre && is_disk_io(kind) &&
       simulation_happens(s, s->options.disk_error_ppm)) {
     s->faults++;

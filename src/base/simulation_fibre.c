@@ -17,22 +17,16 @@
 
 #include "base/simulation_internal.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
+#if WITH_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#else
-#define WITH_ASAN 0
 #endif
-#if defined(__SANITIZE_THREAD__)
-#define WITH_TSAN 1
+#if WITH_THREAD_SANITIZER
 #include <sanitizer/tsan_interface.h>
-#else
-#define WITH_TSAN 0
 #endif
 
 // Bytes.  Untouched pages cost nothing; the address sanitizer makes frames several times larger.
-#define STACK_SIZE ((size_t)(WITH_ASAN ? 4 : 1) << 20)
+#define STACK_SIZE ((size_t)(WITH_ADDRESS_SANITIZER ? 4 : 1) << 20)
 #define GUARD_SIZE 4096u  // below the stack, so that a deep recursion is noticed
 
 #if defined(__x86_64__)
@@ -74,7 +68,7 @@ struct simulation_fibre {
 
 static void arrive_in_fibre(struct simulation_fibre *f) {
   (void)f;
-#if WITH_ASAN
+#if WITH_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(f->own_fake, &f->host_bottom, &f->host_size);
 #endif
 }
@@ -140,7 +134,7 @@ struct simulation_fibre *simulation_fibre_new(void (*function)(void *context), v
   f->stack = stack;
   f->function = function;
   f->context = context;
-#if WITH_TSAN
+#if WITH_THREAD_SANITIZER
   f->own_thread = __tsan_create_fiber(0);
 #endif
   prepare(f);
@@ -151,14 +145,14 @@ struct simulation_fibre *simulation_fibre_new(void (*function)(void *context), v
 // inherit, and a second stack, which the sanitizer gives back only when the fibre itself leaves.
 void simulation_fibre_free(struct simulation_fibre *f) {
   if (!f) return;
-#if WITH_ASAN
+#if WITH_ADDRESS_SANITIZER
   if (f->begun && !f->over) {
     f->dying = true;
     simulation_fibre_enter(f);
   }
   ASAN_UNPOISON_MEMORY_REGION(f->stack, GUARD_SIZE + STACK_SIZE);
 #endif
-#if WITH_TSAN
+#if WITH_THREAD_SANITIZER
   __tsan_destroy_fiber(f->own_thread);
 #endif
   munmap(f->stack, GUARD_SIZE + STACK_SIZE);
@@ -166,15 +160,15 @@ void simulation_fibre_free(struct simulation_fibre *f) {
 }
 
 void simulation_fibre_enter(struct simulation_fibre *f) {
-#if WITH_ASAN
+#if WITH_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(&f->host_fake, f->stack + GUARD_SIZE, STACK_SIZE);
 #endif
-#if WITH_TSAN
+#if WITH_THREAD_SANITIZER
   f->host_thread = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(f->own_thread, 0);
 #endif
   SWITCH(f->host, f->own);
-#if WITH_ASAN
+#if WITH_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(f->host_fake, NULL, NULL);
 #endif
 }
@@ -182,10 +176,10 @@ void simulation_fibre_enter(struct simulation_fibre *f) {
 // for_ever lets the sanitizer give back what it kept for this stack.
 void simulation_fibre_leave(struct simulation_fibre *f, bool for_ever) {
   f->over = for_ever;
-#if WITH_ASAN
+#if WITH_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(for_ever ? NULL : &f->own_fake, f->host_bottom, f->host_size);
 #endif
-#if WITH_TSAN
+#if WITH_THREAD_SANITIZER
   __tsan_switch_to_fiber(f->host_thread, 0);
 #endif
   SWITCH(f->own, f->host);

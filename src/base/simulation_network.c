@@ -521,7 +521,8 @@ uint32_t simulation_stream_ready(const struct simulation_object *o) {
 static void end_close(struct simulation_end *e, bool power_lost) {
   e->object = NULL;
   if (power_lost || e->arrived.length || e->state != END_OPEN) {
-    if (!power_lost && e->peer) send_reset(e->machine, e->peer, ECONNRESET);
+    bool tells = !power_lost && e->peer && e->state != END_FAILED;
+    if (tells) send_reset(e->machine, e->peer, ECONNRESET);
     e->gone = true;
     e->segment_count = 0;
     e->flying.length = 0;

@@ -61,6 +61,21 @@ static void a_line_of_text_is_clean(void **state) {
       " equals=\"a=b\" status=-404 whole_s=1.2346 gone=true\n");
 }
 
+// 2023-11-14T22:13:20Z is 1,700,000,000 s after 1970, where the clock set by hand begins.
+static void a_line_shows_the_time_of_the_world_it_was_given(void **state) {
+  (void)state;
+  struct world_simulated time;
+  char text[4096];
+  world_simulated_init(&time, 1);
+  time.now_ns = 3661007000000u;
+  log_set_world(&time.world);
+  catch_stderr();
+  log_line(LOG_WARNING, "x");
+  release_stderr(text, sizeof text);
+  log_set_world(NULL);
+  assert_string_equal(text, "2023-11-14T23:14:21.007Z warning x\n");
+}
+
 static void a_line_of_json_can_be_read_back(void **state) {
   (void)state;
   char text[4096];
@@ -151,6 +166,7 @@ static void a_long_line_is_cut(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_line_of_text_is_clean),
+      cmocka_unit_test(a_line_shows_the_time_of_the_world_it_was_given),
       cmocka_unit_test(a_line_of_json_can_be_read_back),
       cmocka_unit_test(levels_hide_what_is_below),
       cmocka_unit_test(a_reader_that_does_not_read_is_not_waited_for),

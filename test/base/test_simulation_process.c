@@ -323,6 +323,25 @@ static void the_killed_leave_nothing_behind(void **state) {
   }
 }
 
+// By dice: most do not get through thirty calls at one in thirty, and some do.
+static void dice_kill_processes(void **state) {
+  (void)state;
+  struct simulation_options o = {.kill_ppm = 33000};
+  int killed = 0;
+  for (uint64_t seed = 0; seed < 200; seed++) {
+    struct world_exit how;
+    struct simulation *s = simulation_new(seed, &o);
+    struct simulation_machine *m = simulation_machine(s, "a");
+    struct simulation_process *p = simulation_spawn(m, "taker", take_everything, NULL);
+    simulation_run(s, WORLD_FOREVER);
+    assert_true(simulation_ended(p, &how));
+    assert_int_equal(how.signal == SIGKILL, simulation_faults(s) == 1);
+    killed += how.signal == SIGKILL;
+    simulation_free(s);
+  }
+  assert_in_range(killed, 60, 190);
+}
+
 // ---- the log
 
 struct lines {
@@ -361,6 +380,7 @@ int main(void) {
       cmocka_unit_test(children_end_with_their_parent_when_bound),
       cmocka_unit_test(a_handler_runs_and_the_default_ends),
       cmocka_unit_test(the_killed_leave_nothing_behind),
+      cmocka_unit_test(dice_kill_processes),
       cmocka_unit_test(the_log_prints_what_it_hashes),
   };
   return cmocka_run_group_tests_name("simulation_process", tests, NULL, NULL);
