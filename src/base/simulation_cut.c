@@ -11,8 +11,6 @@
 
 #include "base/simulation_internal.h"
 
-#define SECTOR 512u
-
 enum manner { ALL, NONE, FIRST_ONES, EACH_FOR_ITSELF, MANNERS };
 
 struct lot {  // of a row of things that may have happened
@@ -65,8 +63,8 @@ static void see_durable_names(struct simulation_node *n) {
 
 // A sector of which only a part was written: the head or some middle piece is new.
 static void tear(struct simulation *s, uint8_t *durable, const uint8_t *seen) {
-  uint64_t from = simulation_dice(s, 2) ? 0 : simulation_dice(s, SECTOR);
-  uint64_t to = from + simulation_dice(s, SECTOR - from + 1);
+  uint64_t from = simulation_dice(s, 2) ? 0 : simulation_dice(s, SIMULATION_SECTOR);
+  uint64_t to = from + simulation_dice(s, SIMULATION_SECTOR - from + 1);
   memcpy(durable + from, seen + from, to - from);
 }
 
@@ -74,7 +72,7 @@ static void tear(struct simulation *s, uint8_t *durable, const uint8_t *seen) {
 static void leave_rubbish(struct simulation *s, uint8_t *sector) {
   uint64_t state = simulation_dice(s, UINT64_MAX);
   if (state & 1) return;
-  for (size_t i = 0; i < SECTOR; i++) sector[i] = (uint8_t)random_next(&state);
+  for (size_t i = 0; i < SIMULATION_SECTOR; i++) sector[i] = (uint8_t)random_next(&state);
 }
 
 static void cut_sectors(struct simulation_node *n, uint64_t sectors) {
@@ -85,13 +83,13 @@ static void cut_sectors(struct simulation_node *n, uint64_t sectors) {
   uint64_t torn = simulation_dice(s, 2) ? simulation_dice(s, count) : UINT64_MAX;
   for (uint64_t i = 0; i < sectors; i++) {
     if (!n->dirty[i]) continue;
-    uint8_t *durable = n->durable + i * SECTOR, *seen = n->seen + i * SECTOR;
+    uint8_t *durable = n->durable + i * SIMULATION_SECTOR, *seen = n->seen + i * SIMULATION_SECTOR;
     bool written = happened(s, lot, at);
-    if (i * SECTOR >= n->durable_size) leave_rubbish(s, durable);
+    if (i * SIMULATION_SECTOR >= n->durable_size) leave_rubbish(s, durable);
     if (at == torn)
       tear(s, durable, seen);
     else if (written)
-      memcpy(durable, seen, SECTOR);
+      memcpy(durable, seen, SIMULATION_SECTOR);
     at++;
   }
 }
@@ -108,7 +106,7 @@ static void cut_size(struct simulation_node *n) {
 }
 
 static void cut_file(struct simulation_node *n) {
-  uint64_t sectors = n->capacity / SECTOR;
+  uint64_t sectors = n->capacity / SIMULATION_SECTOR;
   if (!n->capacity) return;
   cut_sectors(n, sectors);
   cut_size(n);

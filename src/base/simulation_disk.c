@@ -19,148 +19,6 @@
 
 #include "base/simulation_internal.h"
 
-#define SECTOR 512u
-#define SYSTEM_WRITES_BACK 8  // one in so many writes or changes of names
-
-// ---- nodes and names
-
-static struct simulation_node *node_new(struct simulation_machine *m, bool folder) {
-  struct simulation_node *n = memory_new(sizeof *n);
-  n->machine = m;
-  n->folder = folder;
-  n->number = ++m->node_number;
-  n->modified_ms = 1700000000000u + m->simulation->now_ns / 1000000u;
-  n->next = m->nodes;
-  if (n->next) n->next->previous = n;
-  m->nodes = n;
-  return n;
-}
-
-static void names_clear(struct simulation_names *names) {
-  while (names->count) simulation_name_drop(names, &names->items[names->count - 1]);
-  memory_free(names->items);
-  *names = (struct simulation_names){0};
-}
-
-static void node_free(struct simulation_node *n) {
-  names_clear(&n->seen_names);
-  names_clear(&n->durable_names);
-  if (n->previous)
-    n->previous->next = n->next;
-  else
-    n->machine->nodes = n->next;
-  if (n->next) n->next->previous = n->previous;
-  memory_free(n->seen), memory_free(n->durable), memory_free(n->dirty);
-  memory_free(n);
-}
-
-void simulation_node_release(struct simulation_node *n) {
-  assert(n->references > 0);
-  if (--n->references == 0) node_free(n);
-}
-
-struct simulation_name *simulation_name_find(struct simulation_names *names, const char *text) {
-  for (size_t i = 0; i < names->count; i++)
-    if (!strcmp(names->items[i].text, text)) return &names->items[i];
-  return NULL;
-}
-
-// Takes the name's place in the list; the order of names means nothing.
-void simulation_name_drop(struct simulation_names *names, struct simulation_name *name) {
-  struct simulation_name gone = *name;
-  *name = names->items[--names->count];
-  memory_free(gone.text);
-  simulation_node_release(gone.node);
-}
-
-void simulation_name_set(struct simulation_names *names, const char *text,
-                         struct simulation_node *node) {
-  struct simulation_name *name = simulation_name_find(names, text);
-  node->references++;
-  if (name) {
-    struct simulation_node *before = name->node;
-    name->node = node;
-    simulation_node_release(before);
-    return;
-  }
-  if (names->count == names->capacity) {
-    names->capacity = names->capacity ? names->capacity * 2 : 4;
-    names->items = memory_resize(names->items, names->capacity * sizeof *names->items);
-  }
-  size_t size = strlen(text) + 1;
-  names->items[names->count++] =
-      (struct simulation_name){memcpy(memory_new(size), text, size), node};
-}
-
-// ---- changes of names
-
-static void change_free(struct simulation_change *c) {
-  simulation_node_release(c->node);
-  if (c->to) simulation_node_release(c->to);
-  if (c->from) simulation_node_release(c->from);
-  memory_free(c->to_name), memory_free(c->from_name);
-  memory_free(c);
-}
-
-// Takes a change out of the list; when it happened, the disk has it.  An old name goes only while
-// it still stands for the node: another change may have given it to another one.
-void simulation_change_apply(struct simulation_machine *m, struct simulation_change **at,
-                             bool happened) {
-  struct simulation_change *c = *at;
-  if (happened && c->to) simulation_name_set(&c->to->durable_names, c->to_name, c->node);
-  if (happened && c->from) {
-    struct simulation_name *old = simulation_name_find(&c->from->durable_names, c->from_name);
-    if (old && old->node == c->node) simulation_name_drop(&c->from->durable_names, old);
-  }
-  *at = c->next;
-  if (!c->next) m->changes_end = at;
-  change_free(c);
-}
-
-// Those that concern the folder become durable, in their order; NULL = all.  One that a failed sync
-// has forgotten happens or not; it cannot come after those that follow it.
-void simulation_changes_apply(struct simulation_machine *m, const struct simulation_node *folder) {
-  for (struct simulation_change **at = &m->changes; *at;) {
-    struct simulation_change *c = *at;
-    if (!folder || c->to == folder || c->from == folder)
-      simulation_change_apply(m, at, !c->forgotten || simulation_dice(m->simulation, 2));
-    else
-      at = &c->next;
-  }
-}
-
-static char *copy_name(const char *text) {
-  size_t size = strlen(text) + 1;
-  return memcpy(memory_new(size), text, size);
-}
-
-static void change_new(struct simulation_node *node, struct simulation_node *to,
-                       const char *to_name, struct simulation_node *from, const char *from_name) {
-  struct simulation_machine *m = node->machine;
-  struct simulation_change *c = memory_new(sizeof *c);
-  *c = (struct simulation_change){.node = node, .to = to, .from = from};
-  node->references++;
-  if (to) to->references++, c->to_name = copy_name(to_name);
-  if (from) from->references++, c->from_name = copy_name(from_name);
-  *m->changes_end = c;
-  m->changes_end = &c->next;
-  if (simulation_dice(m->simulation, SYSTEM_WRITES_BACK) == 0) simulation_changes_apply(m, NULL);
-}
-
-static void name_appears(struct simulation_node *folder, const char *name,
-                         struct simulation_node *n) {
-  struct simulation_name *before = simulation_name_find(&folder->seen_names, name);
-  if (before) before->node->visible--;
-  simulation_name_set(&folder->seen_names, name, n);
-  n->visible++;
-}
-
-static void name_goes(struct simulation_node *folder, const char *name) {
-  struct simulation_name *old = simulation_name_find(&folder->seen_names, name);
-  old->node->visible--;
-  simulation_name_drop(&folder->seen_names, old);
-}
-
 // ---- paths
 
 // The absolute path without ".", ".." and empty parts; out has PATH_MAX bytes.
@@ -267,20 +125,20 @@ static void *widen(void *block, size_t old, size_t size) {
 
 static void reserve(struct simulation_node *n, uint64_t size) {
   if (size <= n->capacity) return;
-  uint64_t capacity = n->capacity ? n->capacity * 2 : 4 * SECTOR;
+  uint64_t capacity = n->capacity ? n->capacity * 2 : 4 * SIMULATION_SECTOR;
   while (capacity < size) capacity *= 2;
   n->seen = widen(n->seen, n->capacity, capacity);
   n->durable = widen(n->durable, n->capacity, capacity);
-  n->dirty = widen(n->dirty, n->capacity / SECTOR, capacity / SECTOR);
+  n->dirty = widen(n->dirty, n->capacity / SIMULATION_SECTOR, capacity / SIMULATION_SECTOR);
   n->capacity = capacity;
 }
 
 // ---- the calls
 
 static struct simulation_node *create(struct simulation_node *folder, const char *name, bool dir) {
-  struct simulation_node *n = node_new(folder->machine, dir);
-  name_appears(folder, name, n);
-  change_new(n, folder, name, NULL, NULL);
+  struct simulation_node *n = simulation_node_new(folder->machine, dir);
+  simulation_name_appears(folder, name, n);
+  simulation_change_new(n, folder, name, NULL, NULL);
   return n;
 }
 
@@ -292,7 +150,8 @@ static int set_size(struct simulation_node *n, uint64_t size) {
   uint64_t high = size < n->seen_size ? n->seen_size : size;
   if (high > low) {
     memset(n->seen + low, 0, high - low);
-    memset(n->dirty + low / SECTOR, 1, (high - 1) / SECTOR - low / SECTOR + 1);
+    memset(n->dirty + low / SIMULATION_SECTOR, 1,
+           (high - 1) / SIMULATION_SECTOR - low / SIMULATION_SECTOR + 1);
     n->size_dirty = true;
   }
   n->seen_size = size;
@@ -343,13 +202,14 @@ int64_t simulation_read_at(struct simulation_object *o, void *data, size_t size,
 // Some of the dirty sectors reach the disk, together with the size that covers them.
 void simulation_file_write_back(struct simulation_node *n) {
   struct simulation *s = n->machine->simulation;
-  uint64_t sectors = (n->seen_size + SECTOR - 1) / SECTOR;
+  uint64_t sectors = (n->seen_size + SIMULATION_SECTOR - 1) / SIMULATION_SECTOR;
   uint64_t from = simulation_dice(s, sectors), count = 1 + simulation_dice(s, sectors);
   for (uint64_t i = from; i < sectors && i < from + count; i++) {
     if (!n->dirty[i]) continue;
-    memcpy(n->durable + i * SECTOR, n->seen + i * SECTOR, SECTOR);
+    memcpy(n->durable + i * SIMULATION_SECTOR, n->seen + i * SIMULATION_SECTOR, SIMULATION_SECTOR);
     n->dirty[i] = 0;
-    uint64_t end = (i + 1) * SECTOR < n->seen_size ? (i + 1) * SECTOR : n->seen_size;
+    uint64_t end =
+        (i + 1) * SIMULATION_SECTOR < n->seen_size ? (i + 1) * SIMULATION_SECTOR : n->seen_size;
     if (n->durable_size < end) n->durable_size = end;
   }
 }
@@ -368,9 +228,10 @@ int64_t simulation_write_at(struct simulation_object *o, const void *data, size_
   }
   if (grows) set_size(n, offset + size);
   memcpy(n->seen + offset, data, size);
-  memset(n->dirty + offset / SECTOR, 1, (offset + size - 1) / SECTOR - offset / SECTOR + 1);
+  memset(n->dirty + offset / SIMULATION_SECTOR, 1,
+         (offset + size - 1) / SIMULATION_SECTOR - offset / SIMULATION_SECTOR + 1);
   n->modified_ms = 1700000000000u + n->machine->simulation->now_ns / 1000000u;
-  if (simulation_dice(n->machine->simulation, SYSTEM_WRITES_BACK) == 0)
+  if (simulation_dice(n->machine->simulation, SIMULATION_WRITES_BACK) == 0)
     simulation_file_write_back(n);
   return (int64_t)size;
 }
@@ -383,11 +244,12 @@ int simulation_resize(struct simulation_object *o, uint64_t size) {
 // A sync that fails wrote a part, and what it did not write is no longer known to be unwritten.
 static void sync_file(struct simulation_node *n, bool fails) {
   struct simulation *s = n->machine->simulation;
-  for (uint64_t i = 0; i * SECTOR < n->capacity; i++) {
+  for (uint64_t i = 0; i * SIMULATION_SECTOR < n->capacity; i++) {
     if (!n->dirty[i]) continue;
     n->dirty[i] = 0;
     if (!fails || simulation_dice(s, 2))
-      memcpy(n->durable + i * SECTOR, n->seen + i * SECTOR, SECTOR);
+      memcpy(n->durable + i * SIMULATION_SECTOR, n->seen + i * SIMULATION_SECTOR,
+             SIMULATION_SECTOR);
   }
   if (!fails || simulation_dice(s, 2)) n->durable_size = n->seen_size;
   n->size_dirty = false;
@@ -459,9 +321,9 @@ int simulation_rename(struct simulation_process *p, const char *from, const char
   why = may_replace(n, there ? there->node : NULL);
   if (there && is_below(a.folder, there->node)) why = -ENOTEMPTY;
   if (why || (there && there->node == n)) return why;
-  name_appears(b.folder, b.name, n);
-  name_goes(a.folder, a.name);
-  change_new(n, b.folder, b.name, a.folder, a.name);
+  simulation_name_appears(b.folder, b.name, n);
+  simulation_name_goes(a.folder, a.name);
+  simulation_change_new(n, b.folder, b.name, a.folder, a.name);
   return 0;
 }
 
@@ -476,8 +338,8 @@ int simulation_remove(struct simulation_process *p, const char *path, bool folde
   if (n->folder != folder || (at.slash && !n->folder)) return n->folder ? -EISDIR : -ENOTDIR;
   if (folder && n->seen_names.count) return -ENOTEMPTY;
   n->references++;
-  name_goes(at.folder, at.name);
-  change_new(n, NULL, NULL, at.folder, at.name);
+  simulation_name_goes(at.folder, at.name);
+  simulation_change_new(n, NULL, NULL, at.folder, at.name);
   simulation_node_release(n);
   return 0;
 }
@@ -529,7 +391,7 @@ void simulation_unmap(struct simulation_process *p, const uint8_t *data) {
 
 void simulation_disk_init(struct simulation_machine *m) {
   m->changes_end = &m->changes;
-  m->root = node_new(m, true);
+  m->root = simulation_node_new(m, true);
   m->root->references = m->root->visible = 1;
   simulation_make_folder(&m->outside, "/tmp");
   simulation_changes_apply(m, NULL);

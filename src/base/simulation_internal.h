@@ -4,12 +4,15 @@
 //
 //   simulation.c          life, machines, the event queue, the log
 //   simulation_fibre.c    a stack of its own and the switch to it
-//   simulation_process.c  processes, handles, signals, pipes; memory of the killed
+//   simulation_process.c  processes, handles, signals, pipes
 //   simulation_call.c     the table of world calls: time, faults and log around each
 //   simulation_wait.c     pollers
-//   simulation_disk.c     files and names: what is seen, and what is durable
+//   simulation_memory.c   memory of the killed
+//   simulation_disk.c     files: what is seen, and what is durable
+//   simulation_name.c     their names, likewise
 //   simulation_cut.c      what is left of a disk after a power cut
-//   simulation_network.c  addresses, connections, segments under way
+//   simulation_address.c  which machine an address leads to
+//   simulation_network.c  connections, segments under way
 //
 // Ownership: the simulation owns machines and processes until it is freed.  An object is what a
 // handle stands for; it lives as long as a handle, in whichever process, or the object that made
@@ -118,6 +121,9 @@ struct simulation_names {
   struct simulation_name *items;
   size_t count, capacity;
 };
+
+#define SIMULATION_SECTOR \
+  512u  // bytes that reach the disk together, unless power is cut in between
 
 struct simulation_node {
   struct simulation_machine *machine;
@@ -247,8 +253,11 @@ int simulation_send(struct simulation_process *p, int handle, int number);
 int simulation_ended_of(struct simulation_process *p, int handle, struct world_exit *out);
 int64_t simulation_pipe_read(struct simulation_object *o, void *data, size_t size);
 int64_t simulation_pipe_write(struct simulation_object *o, const void *data, size_t size);
+
+// simulation_memory.c
 void simulation_memory_start(struct simulation *s);
 void simulation_memory_end(struct simulation *s);
+void simulation_memory_give_back(struct simulation *s, const struct simulation_process *p);
 
 // simulation_call.c
 extern const struct world_calls simulation_calls_table;
@@ -263,9 +272,9 @@ int simulation_wait(struct simulation_process *p, int poller, struct world_ready
 int simulation_wake(struct simulation_process *p, int poller);
 void simulation_watches_drop(struct simulation_object *o);
 
-// simulation_disk.c
-void simulation_disk_init(struct simulation_machine *m);
-void simulation_disk_free(struct simulation_machine *m);
+// simulation_name.c
+#define SIMULATION_WRITES_BACK 8  // one in so many changes reaches the disk without a sync
+struct simulation_node *simulation_node_new(struct simulation_machine *m, bool folder);
 void simulation_node_release(struct simulation_node *n);
 struct simulation_name *simulation_name_find(struct simulation_names *names, const char *text);
 void simulation_name_set(struct simulation_names *names, const char *text,
@@ -274,6 +283,16 @@ void simulation_name_drop(struct simulation_names *names, struct simulation_name
 void simulation_changes_apply(struct simulation_machine *m, const struct simulation_node *folder);
 void simulation_change_apply(struct simulation_machine *m, struct simulation_change **at,
                              bool happened);
+void simulation_name_appears(struct simulation_node *folder, const char *name,
+                             struct simulation_node *n);
+void simulation_name_goes(struct simulation_node *folder, const char *name);
+void simulation_change_new(struct simulation_node *node, struct simulation_node *to,
+                           const char *to_name, struct simulation_node *from,
+                           const char *from_name);
+
+// simulation_disk.c
+void simulation_disk_init(struct simulation_machine *m);
+void simulation_disk_free(struct simulation_machine *m);
 void simulation_disk_cut(struct simulation_machine *m);  // simulation_cut.c
 void simulation_file_write_back(struct simulation_node *n);
 int simulation_open(struct simulation_process *p, const char *path, uint32_t flags);
@@ -295,9 +314,17 @@ int simulation_map(struct simulation_process *p, struct simulation_object *o, si
                    const uint8_t **data);
 void simulation_unmap(struct simulation_process *p, const uint8_t *data);
 
-// simulation_network.c
+// simulation_address.c
+enum simulation_place { PLACE_ANY, PLACE_LOOPBACK, PLACE_MACHINE };
+enum simulation_place simulation_place_of(const struct world_address *a);
+struct world_address simulation_address_of(const struct simulation_machine *m);
+// The machine that the address leads to from m; NULL = none.
+struct simulation_machine *simulation_route(struct simulation_machine *m,
+                                            const struct world_address *a);
 int simulation_resolve(struct simulation_process *p, const char *host, uint16_t port,
                        struct world_address *out, int most);
+
+// simulation_network.c
 int simulation_listen(struct simulation_process *p, struct world_address *address);
 int simulation_accept(struct simulation_process *p, struct simulation_object *o,
                       struct world_address *peer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// simulation_network.c: addresses, connections, and what is under way between machines.
+// simulation_network.c: connections, and what is under way between machines.
 //
 // A connection is two ends.  Each keeps what is under way from it, in order:
 //
@@ -18,7 +18,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/simulation_internal.h"
@@ -66,66 +65,6 @@ struct simulation_listener {
   struct simulation_end *first, **last;  // to be accepted
   int waiting;
 };
-
-// ---- addresses
-
-enum place { PLACE_ANY, PLACE_LOOPBACK, PLACE_MACHINE };
-
-static enum place place_of(const struct world_address *a) {
-  static const uint8_t any[16], loopback6[16] = {[15] = 1};
-  if (!memcmp(a->bytes, any, a->v6 ? 16 : 4)) return PLACE_ANY;
-  if (a->v6 ? !memcmp(a->bytes, loopback6, 16) : a->bytes[0] == 127) return PLACE_LOOPBACK;
-  return PLACE_MACHINE;
-}
-
-static struct world_address machine_address(const struct simulation_machine *m) {
-  int n = m->number + 1;
-  return (struct world_address){.bytes = {10, 0, (uint8_t)(n >> 8), (uint8_t)n}};
-}
-
-// The machine that the address leads to from m; NULL = none.
-static struct simulation_machine *route(struct simulation_machine *m,
-                                        const struct world_address *a) {
-  if (place_of(a) != PLACE_MACHINE) return m;
-  for (struct simulation_machine *i = m->simulation->machines; i; i = i->next) {
-    struct world_address own = machine_address(i);
-    if (!a->v6 && !memcmp(own.bytes, a->bytes, 4)) return i;
-  }
-  return NULL;
-}
-
-static bool parse_address(const char *host, struct world_address *out) {
-  unsigned b[4];
-  char rest;
-  *out = (struct world_address){.v6 = false};
-  if (!strcmp(host, "::1") || !strcmp(host, "::")) {
-    out->v6 = true;
-    out->bytes[15] = host[2] == '1';
-    return true;
-  }
-  if (!strcmp(host, "localhost")) host = "127.0.0.1";
-  if (sscanf(host, "%3u.%3u.%3u.%3u%c", &b[0], &b[1], &b[2], &b[3], &rest) != 4) return false;
-  for (int i = 0; i < 4; i++) {
-    if (b[i] > 255) return false;
-    out->bytes[i] = (uint8_t)b[i];
-  }
-  return true;
-}
-
-int simulation_resolve(struct simulation_process *p, const char *host, uint16_t port,
-                       struct world_address *out, int most) {
-  struct world_address found;
-  const struct simulation_machine *m = NULL;
-  if (!parse_address(host, &found)) {
-    for (m = p->simulation->machines; m && strcmp(m->name, host) != 0;) m = m->next;
-    if (!m) return -ENOENT;
-    found = machine_address(m);
-  }
-  if (most < 1) return 0;
-  found.port = port;
-  *out = found;
-  return 1;
-}
 
 // ---- ends
 
@@ -319,7 +258,7 @@ static void deliver(struct simulation *s, void *object, uint64_t extra) {
 
 static bool overlap(const struct world_address *a, const struct world_address *b) {
   if (a->port != b->port || a->v6 != b->v6) return false;
-  if (place_of(a) == PLACE_ANY || place_of(b) == PLACE_ANY) return true;
+  if (simulation_place_of(a) == PLACE_ANY || simulation_place_of(b) == PLACE_ANY) return true;
   return !memcmp(a->bytes, b->bytes, 16);
 }
 
@@ -341,7 +280,7 @@ static bool choose_port(struct simulation_machine *m, struct world_address *a) {
 
 int simulation_listen(struct simulation_process *p, struct world_address *address) {
   struct simulation_machine *m = p->machine;
-  if (route(m, address) != m) return -EADDRNOTAVAIL;
+  if (simulation_route(m, address) != m) return -EADDRNOTAVAIL;
   if (!address->port && !choose_port(m, address)) return -EADDRINUSE;
   if (find_listener(m, address)) return -EADDRINUSE;
   struct simulation_listener *l = memory_new(sizeof *l);
@@ -431,9 +370,9 @@ static void connect_arrives(struct simulation *s, void *object, uint64_t waited_
 int simulation_connect(struct simulation_process *p, const struct world_address *address) {
   struct simulation_machine *m = p->machine;
   struct simulation_end *e = end_new(m);
-  e->other = route(m, address);
+  e->other = simulation_route(m, address);
   e->remote = *address;
-  e->local = e->other == m ? *address : machine_address(m);
+  e->local = e->other == m ? *address : simulation_address_of(m);
   choose_port(m, &e->local);
   e->object = simulation_object_new(p->simulation, OBJECT_STREAM);
   e->object->end = e;

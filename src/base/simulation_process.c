@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// simulation_process.c: processes: how they wait, end, are killed; their handles, signals, pipes,
-// and the memory that they took.
+// simulation_process.c: processes: how they wait, end, are killed; their handles, signals, pipes.
 //
 //   READY ──run event──▶ RUNS ──block──▶ WAITS ──wake, or time──▶ READY
 //                          └── returns, is killed ──▶ ENDED
@@ -19,95 +18,6 @@
 
 #define PIPE_CAPACITY 65536u
 #define START_JITTER_NS 20000u  // until a process that is ready gets the processor, at most
-
-// ---- memory
-
-// Where the block is noted, or where it would be.
-static size_t taken_slot(const struct simulation *s, const void *block) {
-  size_t mask = s->taken.capacity - 1;
-  size_t i = hash_bytes(&block, sizeof block, 0) & mask;
-  while (s->taken.blocks[i] && s->taken.blocks[i] != block) i = (i + 1) & mask;
-  return i;
-}
-
-static void taken_grow(struct simulation *s) {
-  void **blocks = s->taken.blocks;
-  uint32_t *owners = s->taken.owners;
-  uint64_t *sizes = s->taken.sizes;
-  size_t old = s->taken.capacity;
-  s->taken.capacity = old ? old * 2 : 256;
-  s->taken.blocks = memory_new(s->taken.capacity * sizeof *blocks);
-  s->taken.owners = memory_new(s->taken.capacity * sizeof *owners);
-  s->taken.sizes = memory_new(s->taken.capacity * sizeof *sizes);
-  for (size_t i = 0; i < old; i++) {
-    if (!blocks[i]) continue;
-    size_t slot = taken_slot(s, blocks[i]);
-    s->taken.blocks[slot] = blocks[i];
-    s->taken.owners[slot] = owners[i];
-    s->taken.sizes[slot] = sizes[i];
-  }
-  memory_free(blocks), memory_free(owners), memory_free(sizes);
-}
-
-static void note_taken(struct memory_watch *w, void *block, size_t mapped) {
-  struct simulation *s = (struct simulation *)w;
-  const struct simulation_process *owner = s->owner;
-  if (!owner) return;
-  s->owner = NULL;  // the table itself belongs to nobody
-  if (s->taken.count + 1 > s->taken.capacity / 2) taken_grow(s);
-  size_t slot = taken_slot(s, block);
-  s->taken.blocks[slot] = block;
-  s->taken.owners[slot] = (uint32_t)owner->number;
-  s->taken.sizes[slot] = mapped;
-  s->taken.count++;
-  s->owner = owner;
-}
-
-// Linear probing without tombstones: those behind the hole move up where their own place allows.
-static void note_returned(struct memory_watch *w, void *block) {
-  struct simulation *s = (struct simulation *)w;
-  if (!s->taken.count) return;
-  size_t mask = s->taken.capacity - 1, hole = taken_slot(s, block);
-  if (!s->taken.blocks[hole]) return;
-  for (size_t i = (hole + 1) & mask; s->taken.blocks[i]; i = (i + 1) & mask) {
-    size_t home = hash_bytes(&s->taken.blocks[i], sizeof(void *), 0) & mask;
-    if (((i - home) & mask) < ((i - hole) & mask)) continue;
-    s->taken.blocks[hole] = s->taken.blocks[i];
-    s->taken.owners[hole] = s->taken.owners[i];
-    s->taken.sizes[hole] = s->taken.sizes[i];
-    hole = i;
-  }
-  s->taken.blocks[hole] = NULL;
-  s->taken.count--;
-}
-
-// A killed process's blocks; those behind a hole may move into it, so it is looked at again.
-static void give_back_memory(struct simulation *s, const struct simulation_process *p) {
-  for (size_t i = 0; i < s->taken.capacity && s->taken.count;) {
-    void *block = s->taken.blocks[i];
-    if (!block || s->taken.owners[i] != (uint32_t)p->number) {
-      i++;
-      continue;
-    }
-    if (s->taken.sizes[i])
-      memory_free_big(block, s->taken.sizes[i]);
-    else
-      memory_free(block);
-  }
-}
-
-void simulation_memory_start(struct simulation *s) {
-  assert(!memory_watcher);  // one simulation at a time in a thread
-  s->watch = (struct memory_watch){note_taken, note_returned};
-  memory_watcher = &s->watch;
-}
-
-void simulation_memory_end(struct simulation *s) {
-  memory_watcher = NULL;
-  memory_free(s->taken.blocks);
-  memory_free(s->taken.owners);
-  memory_free(s->taken.sizes);
-}
 
 // ---- objects and handles
 
@@ -300,7 +210,7 @@ static void clear_away(struct simulation_process *p) {
   simulation_process_close_all(p);
   if (p->killed) {
     free_maps(p);
-    give_back_memory(s, p);
+    simulation_memory_give_back(s, p);
   }
   simulation_fibre_free(p->fibre);
   p->fibre = NULL;
@@ -561,7 +471,7 @@ int simulation_pipe(struct simulation_process *p, int handles[2]) {
 
 int64_t simulation_pipe_read(struct simulation_object *o, void *data, size_t size) {
   struct simulation_pipe *p = o->pipe;
-  if (!p->data.length) return p->writer && size ? -EAGAIN : 0;
+  if (!p->data.length || !size) return p->writer && size ? -EAGAIN : 0;
   if (size > p->data.length) size = p->data.length;
   memcpy(data, p->data.data, size);
   buffer_drop_front(&p->data, size);
@@ -571,9 +481,10 @@ int64_t simulation_pipe_read(struct simulation_object *o, void *data, size_t siz
 
 int64_t simulation_pipe_write(struct simulation_object *o, const void *data, size_t size) {
   struct simulation_pipe *p = o->pipe;
+  if (!size) return 0;
   if (!p->reader) return -EPIPE;
   size_t room = p->capacity - p->data.length;
-  if (!room && size) return -EAGAIN;
+  if (!room) return -EAGAIN;
   if (size > room) size = room;
   buffer_add(&p->data, data, size);
   simulation_object_notify(p->reader);
