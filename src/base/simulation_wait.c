@@ -118,10 +118,11 @@ int simulation_wait(struct simulation_process *p, int poller, struct world_ready
   }
 }
 
+// Only the process itself has the handle: it runs now, perhaps in a signal handler while it waits,
+// and looks at the flag when it goes on.
 int simulation_wake(struct simulation_process *p, int poller) {
   struct simulation_object *o = simulation_handle_get(p, poller);
   if (!o || o->kind != OBJECT_POLLER) return -EBADF;
   o->poller.woken = true;
-  if (o->poller.waiting) simulation_process_wake(o->poller.waiting);
   return 0;
 }

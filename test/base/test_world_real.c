@@ -174,6 +174,8 @@ static void watches_follow_their_last_wish(void **state) {
   assert_int_equal(world_wait(w(), poller, ready, 4, WORLD_FOREVER), 1);
   assert_true(ready[0].data == &poller && ready[0].events == WORLD_WRITABLE);
   assert_int_equal(world_poller_set(w(), poller, ends[1], 0, NULL), 0);
+  assert_int_equal(world_wait(w(), poller, ready, 4, 0), 0);  // writable, but nobody asks
+  assert_int_equal(world_poller_set(w(), poller, ends[1], 0, NULL), -ENOENT);
   world_close(w(), ends[1]);
   assert_int_equal(world_wait(w(), poller, ready, 4, WORLD_FOREVER), 1);
   assert_true(ready[0].data == &mark && ready[0].events == WORLD_BROKEN);
