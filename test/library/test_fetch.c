@@ -31,6 +31,14 @@ struct fixture {
   char folder[64];
 };
 
+// The whole line: a server whose last byte nobody takes would end with an error.
+static int read_port(int pipe) {
+  char line[16] = "";
+  size_t n = 0;
+  while (n < sizeof line - 1 && !strchr(line, '\n') && read(pipe, line + n, 1) == 1) n++;
+  return atoi(line);
+}
+
 static void *start(struct fixture *f) {
   int to[2], from[2];
   assert_int_equal(pipe2(to, O_CLOEXEC) | pipe2(from, O_CLOEXEC), 0);
@@ -44,10 +52,8 @@ static void *start(struct fixture *f) {
   close(to[0]);
   close(from[1]);
   f->server_stdin = to[1];
-  char line[16] = "";
-  ssize_t n = read(from[0], line, sizeof line - 1);
+  f->port = read_port(from[0]);
   close(from[0]);
-  f->port = n > 0 ? atoi(line) : 0;
   strcpy(f->folder, "/tmp/motley-fetch-XXXXXX");
   return mkdtemp(f->folder);
 }
