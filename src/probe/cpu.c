@@ -149,6 +149,14 @@ void probe_cpuinfo_name(struct str text, char *out, size_t room) {
 
 // ---- size of the team and of the cache
 
+// A quota of one and a half processors keeps two threads busy; one thread would waste a half.
+int probe_cores_within(int allowed, double quota) {
+  int whole = (int)(quota < 1 << 16 ? quota : 1 << 16);
+  if (whole < quota) whole++;
+  if (whole && whole < allowed) allowed = whole;
+  return allowed > 0 ? allowed : 1;
+}
+
 // Processors this process may be scheduled on, and no more than the quota of its control group: a
 // thread more than that only makes all of them wait.
 static int count_cores(void) {
@@ -164,10 +172,7 @@ static int count_cores(void) {
     if (done) break;
   }
   probe_cgroup_read("", &group);
-  int quota = (int)(group.processors < 1 << 16 ? group.processors : 1 << 16);
-  if (quota < group.processors) quota++;
-  if (quota && quota < allowed) allowed = quota;
-  return allowed > 0 ? allowed : 1;
+  return probe_cores_within(allowed, group.processors);
 }
 
 // "3" or "32768K": the same reader for both, since a level never ends in a letter.

@@ -47,6 +47,8 @@ void probe_cpuid_decode(const struct probe_cpuid *raw, struct probe_cpu *out);
 // The processor's name as /proc/cpuinfo has it, or from the numbers of an Arm core.
 void probe_cpuinfo_name(struct str text, char *out, size_t room);
 uint64_t probe_cache_bytes(const char *root);  // of the last level, 0 = not told
+// Threads that are of use: processors allowed (at least 1), and a quota in processors (0 = none).
+int probe_cores_within(int allowed, double quota);
 
 // ---- cards.c, memory.c: probe.h's functions, for the machine below `root`
 

@@ -229,6 +229,8 @@ static const struct hostile hostile_fields[] = {
     {NULL, 16, 8, 1000, "needs"},
     {NULL, 24, 8, UINT64_MAX, "key number 0 needs 18446744073709551615 bytes at byte 32"},
     {NULL, 24, 8, 0, "its name is empty at byte 24"},
+    {"general.architectur", 0, 1, ' ', "its name is not printable ASCII"},
+    {"general.architectur", 0, 1, 0x7f, "its name is not printable ASCII"},
     {"general.architecture", 0, 4, 13, "a type GGUF does not know"},
     {"general.architecture", 4, 8, 1ull << 63, "needs 9223372036854775808 bytes"},
     {"llama.block_count", 4, 4, 0, "must lie in 1..1024"},

@@ -83,6 +83,18 @@ static const struct cgroup_scene scenes[] = {
       {"/sys/fs/cgroup/a/memory.max", "500\n"},
       {"/sys/fs/cgroup/a/memory.current", "450\n"},
       {"/sys/fs/cgroup/a/cpu.max", "max 100000\n"}}},
+    {"version 2, the parent has the lower limit, the child has less left",
+     800,
+     50,
+     0.25,
+     {{"/proc/self/cgroup", "0::/a/b\n"},
+      {"/proc/self/mountinfo", MOUNT_2("/", "/sys/fs/cgroup")},
+      {"/sys/fs/cgroup/a/b/memory.max", "1000\n"},
+      {"/sys/fs/cgroup/a/b/memory.current", "950\n"},
+      {"/sys/fs/cgroup/a/b/cpu.max", "25000 100000\n"},
+      {"/sys/fs/cgroup/a/memory.max", "800\n"},
+      {"/sys/fs/cgroup/a/memory.current", "100\n"},
+      {"/sys/fs/cgroup/a/cpu.max", "50000 100000\n"}}},
     {"version 2 seen from inside a container: its group is the root",
      2000,
      1999,
@@ -339,6 +351,18 @@ static void cores_follow_the_affinity(void **state) {
   assert_int_equal(c.cores, 1);
 }
 
+static void a_part_of_a_processor_counts_as_one(void **state) {
+  (void)state;
+  static const struct {
+    int allowed;
+    double quota;
+    int cores;
+  } rows[] = {{4, 0, 4},   {4, 1.5, 2}, {4, 2, 2},     {4, 2.01, 3}, {4, 0.25, 1},  {4, 4, 4},
+              {4, 9.5, 4}, {1, 0.5, 1}, {2, 1e300, 2}, {0, 0, 1},    {3, 3.0001, 3}};
+  for (size_t i = 0; i < COUNT_OF(rows); i++)
+    assert_int_equal(probe_cores_within(rows[i].allowed, rows[i].quota), rows[i].cores);
+}
+
 static void names_from_cpuinfo(void **state) {
   (void)state;
   const struct {
@@ -430,6 +454,7 @@ int main(void) {
       cmocka_unit_test(features_need_their_registers_saved),
       cmocka_unit_test(processor_of_this_machine),
       cmocka_unit_test(cores_follow_the_affinity),
+      cmocka_unit_test(a_part_of_a_processor_counts_as_one),
       cmocka_unit_test(names_from_cpuinfo),
       cmocka_unit_test(cache_is_that_of_the_last_level),
   };

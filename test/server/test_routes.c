@@ -61,6 +61,8 @@ static void paths_and_methods_are_checked(void **state) {
       {"GET", "/assets/../etc/passwd", 404, ""},
       {"GET", "/v1/chat/completions", 405, "POST, OPTIONS"},
       {"DELETE", "/v1/models", 405, "GET, HEAD, OPTIONS"},
+      {"DELETE", "/v1/models/", 404, ""},
+      {"DELETE", "/v1/models/x", 405, "GET, HEAD, OPTIONS"},
       {"OPTIONS", "/v1/models", 204, "GET, HEAD, OPTIONS"},
       {"OPTIONS", "/v1/completions", 204, "POST, OPTIONS"},
       {"HEAD", "/v1/models", 200, ""},
