@@ -48,6 +48,9 @@ struct api_request {  // of either endpoint; owned by api_request_clear
   // chat: normalised (content parts joined into one string); NULL else
   json_t *messages;
   json_t *tools;  // chat: as given, or NULL
+  // chat: the text of a last message of the assistant, which the answer goes on with; it is not in
+  // `messages`.  In `memory`; empty = the answer begins anew.
+  struct str continued;
   // completions: each text; prompt_ids instead when token arrays were given
   struct buffer *prompts;
   struct api_ids *prompt_ids;  // [prompt_count] when the prompt was given as ids, else NULL
@@ -71,7 +74,8 @@ bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_re
                        struct api_error *e);
 // Everything the request points to goes; a zeroed one is left as it is.
 void api_request_clear(struct api_request *r);
-// Variables for the chat template: messages, tools, add_generation_prompt.  New reference.
+// Variables for the chat template: messages, tools, add_generation_prompt.  What is rendered with
+// them comes before request.continued.  New reference.
 json_t *api_template_variables(const struct api_request *r);
 
 // ---- answers

@@ -47,6 +47,8 @@ static const struct api_field fields[] = {
     {"echo", API_CHAT, NULL, OF_COMPLETIONS},
     {"best_of", API_CHAT, "1", OF_COMPLETIONS},
     {"messages", API_COMPLETIONS, NULL, OF_CHAT},
+    {"continue_final_message", API_COMPLETIONS, NULL, OF_CHAT},
+    {"add_generation_prompt", API_COMPLETIONS, NULL, OF_CHAT},
     {"tools", API_COMPLETIONS, NULL, OF_CHAT},
     {"tool_choice", API_COMPLETIONS, "none", OF_CHAT},
     {"max_completion_tokens", API_COMPLETIONS, NULL, OF_CHAT ": use max_tokens"},

@@ -6,6 +6,8 @@
 //   {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}
 //     ──▶  {"role":"user","content":"a\nb"}
 //
+// A last message of the assistant is not given to the template: the answer goes on with its text.
+//
 // A template sees: role, content (a string, or null beside tool_calls), and as given name,
 // tool_calls, tool_call_id, reasoning_content.  "developer" is OpenAI's newer word for "system";
 // templates only know the older.  Parts other than text are refused by name, since leaving them out
@@ -168,6 +170,52 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
   return true;
 }
 
+// What cannot be kept when only the text of the last message is.
+static bool check_last(struct api_reader *r, size_t index, const json_t *last) {
+  if (api_json_member(last, "tool_calls"))
+    return api_refuse(r, place_of(index, ".tool_calls", -1).text,
+                      "the last message calls tools: add a message of role tool with the result");
+  if (api_json_member(last, "reasoning_content"))
+    return api_refuse(r, place_of(index, ".reasoning_content", -1).text,
+                      "is not supported in a last message, which the answer goes on with");
+  if (json_string_length(json_object_get(last, "content")) == 0)
+    return api_refuse(r, place_of(index, ".content", -1).text,
+                      "the last message is the assistant's and empty: leave it out");
+  if (index == 0)
+    return api_refuse(r, place_of(index, ".role", -1).text,
+                      "an assistant's message can only be continued behind another message");
+  return true;
+}
+
+// True and false of a field that must say what is done anyway.
+static bool check_switch(struct api_reader *r, const char *name, bool done, const char *why) {
+  const json_t *value = api_json_member(r->root, name);
+  char what[API_DESCRIPTION_MAX];
+  if (!value) return true;
+  if (!json_is_boolean(value))
+    return api_refuse(r, name, "must be true or false, not %s", api_json_describe(value, what));
+  return json_is_true(value) == done || api_refuse(r, name, "%s", why);
+}
+
+// The text of a last message of the assistant is taken out of the messages: the template renders
+// what comes before, and the answer goes on behind both.
+static bool continue_last(struct api_reader *r) {
+  size_t index = json_array_size(r->out->messages) - 1;
+  const json_t *last = json_array_get(r->out->messages, index);
+  bool goes_on = str_equal(api_json_text(json_object_get(last, "role")), STR("assistant"));
+  const char *why = goes_on ? "a last message of the assistant is continued"
+                            : "only a last message of the assistant can be continued";
+  if (!check_switch(r, "continue_final_message", goes_on, why)) return false;
+  if (!check_switch(r, "add_generation_prompt", !goes_on, why)) return false;
+  if (!goes_on) return true;
+  if (!check_last(r, index, last)) return false;
+  struct str text = api_json_text(json_object_get(last, "content"));
+  r->out->continued =
+      (struct str){arena_copy(&r->out->memory, text.data, text.length), text.length};
+  json_array_remove(r->out->messages, index);
+  return true;
+}
+
 // Messages made before a refusal are released with the request.
 bool api_read_messages(struct api_reader *r) {
   const json_t *given = api_json_member(r->root, "messages");
@@ -181,7 +229,7 @@ bool api_read_messages(struct api_reader *r) {
   r->out->messages = json_array();
   for (size_t i = 0; i < count; i++)
     if (!add_message(r, i, json_array_get(given, i))) return false;
-  return true;
+  return continue_last(r);
 }
 
 // tool_choice "auto" leaves the choice to the model and "none" hides the tools; a forced call would

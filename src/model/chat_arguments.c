@@ -87,12 +87,14 @@ bool chat_arguments_parsed(chat_try try, void *context) {
   return true;
 }
 
-// No text at all means no arguments.  What is no JSON stays the string that it is.
+// No text at all means no arguments.  What is no JSON stays the string that it is.  A model may
+// repeat a key, which only jansson's own reading takes: the last one counts.
 static json_t *parsed(const json_t *arguments) {
   struct str text = {json_string_value(arguments), json_string_length(arguments)};
-  struct json_tree_fault ignored;
+  struct json_tree_fault fault;
   if (str_trim(text).length == 0) return json_object();
-  return json_tree_read(text, &ignored);  // keeps numbers that no machine number holds
+  json_t *tree = json_tree_read(text, &fault);
+  return tree ? tree : json_loadb(text.data, text.length, JSON_DECODE_ANY, NULL);
 }
 
 // Copies are made along the way to the arguments only; all else is shared.

@@ -82,11 +82,20 @@ static bool check_size(const struct server_model *m, const struct api_request *r
   return fits(m, r, least) || refuse_length(m, r, "at least ", least, e);
 }
 
+// The text of a last message of the assistant follows what the template begins an answer with.  It
+// is a message like all others: nothing in it becomes a control token.
+static void add_continued(struct str continued, struct template_text *out) {
+  buffer_add_str(&out->bytes, continued);
+  for (size_t i = 0; i < continued.length; i++) buffer_add_char(&out->origins, TEMPLATE_INPUT);
+}
+
 // A rendered conversation too long for any choice of tokens is refused before it is tokenised.
 static bool encode_chat(const struct server_model *m, const struct api_request *r, uint64_t wall_ms,
                         struct token_list *out, struct api_error *e) {
   struct template_text text = {0};
-  bool done = render(m, r, wall_ms, &text, e) && check_size(m, r, buffer_str(&text.bytes), e);
+  bool done = render(m, r, wall_ms, &text, e);
+  if (done) add_continued(r->continued, &text);
+  done = done && check_size(m, r, buffer_str(&text.bytes), e);
   if (done) chat_encode(m->chat, &text, out);
   template_text_clear(&text);
   return done;

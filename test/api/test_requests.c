@@ -72,6 +72,8 @@ static void describe(const struct api_request *r, struct buffer *out) {
   if (r->ignore_end) buffer_add_text(out, "ignore_eos\n");
   describe_prompts(r, out);
   describe_json("tools", r->tools, out);
+  if (r->continued.length)
+    buffer_print(out, "continues %.*s\n", (int)r->continued.length, r->continued.data);
   for (size_t i = 0; i < json_array_size(r->messages); i++)
     describe_json("message", json_array_get(r->messages, i), out);
 }

@@ -213,6 +213,7 @@ static void test_arguments_are_given_as_the_template_wants_them(void **state) {
   expect_arguments(to_json, "\"[1]\"", "[1]");
   expect_arguments(to_json, "\"{\\\"n\\\":18446744073709551615,\\\"m\\\":[1e400]}\"",
                    "{\"n\": 18446744073709551615, \"m\": [1e400]}");
+  expect_arguments(to_json, "\"{\\\"a\\\":1,\\\"a\\\":2}\"", "{\"a\": 2}");
 }
 
 int main(void) {

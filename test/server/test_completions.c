@@ -8,7 +8,8 @@
 
 #include "server/server_fixture.h"
 
-#define CHAT "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]"
+#define CHAT_OPEN "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}"
+#define CHAT CHAT_OPEN "]"
 
 static struct engine_stats stats_of(struct fixture *f) {
   struct engine_stats s;
@@ -64,6 +65,29 @@ static void whole_answers_are_the_engines(void **state) {
                "{\"prompt\":\"user: hello\\n\",\"max_tokens\":20,\"temperature\":0}", 200);
   assert_string_equal(text_at(plain, "choices.0.text"), expected.data);
   json_decref(plain);
+  buffer_clear(&expected);
+  stop(&f);
+}
+
+// The template renders what comes before; its text stands behind that, and only what follows is
+// told.
+static void a_last_message_is_continued(void **state) {
+  (void)state;
+  struct fixture f;
+  start(&f);
+  struct buffer expected = {0};
+  engine_text(&f, "user: hello\nhow ", 20, 0, 0, &expected);
+  json_t *chat = ask_json(&f, "POST", "/v1/chat/completions",
+                          CHAT_OPEN
+                          ",{\"role\":\"assistant\",\"content\":\"how \"}],"
+                          "\"max_tokens\":20,\"temperature\":0}",
+                          200);
+  assert_string_equal(text_at(chat, "choices.0.message.content"), expected.data);
+  json_t *before = ask_json(&f, "POST", "/v1/chat/completions",
+                            CHAT ",\"max_tokens\":20,\"temperature\":0}", 200);
+  assert_true(number_at(chat, "usage.prompt_tokens") > number_at(before, "usage.prompt_tokens"));
+  json_decref(chat);
+  json_decref(before);
   buffer_clear(&expected);
   stop(&f);
 }
@@ -299,6 +323,7 @@ static void stopping_ends_streams_cleanly(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_answers_are_the_engines),
+      cmocka_unit_test(a_last_message_is_continued),
       cmocka_unit_test(answers_have_seeds_of_their_own),
       cmocka_unit_test(streams_say_what_whole_answers_say),
       cmocka_unit_test(bad_requests_are_explained),
