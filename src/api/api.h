@@ -131,22 +131,25 @@ struct api_response {  // what all answers to one request share
   const char *model;       // name reported
   uint64_t created_s;
   int prompt_tokens, cached_tokens;
+  size_t gathered;  // bytes of answers that are told whole, and of prompts that are told
 };
-// All writers append to *out.
+#define API_ANSWER_BYTES (64u << 20)  // most of `gathered`
+// All writers append to *out.  Those that take *e fail when the answer becomes too large (400) or
+// memory runs out (500); others leave a buffer that may fail as such a buffer is left.
 
 // One streamed event of choice number `index` as "data: {…}\n\n" lines: one where there is text or
 // a log-probability to tell, none for a token whose text is held back.  Tokens of the prompt wait
 // for the first line.  Chat has one with the role
 // before the first and one with the reason of the end after the last; completions put the reason
 // beside the last text, and an end always has its line.
-void api_write_chunk(const struct api_response *r, struct api_choice *c, int index,
-                     const struct api_event *event, struct buffer *out);
+bool api_write_chunk(struct api_response *r, struct api_choice *c, int index,
+                     const struct api_event *event, struct buffer *out, struct api_error *e);
 // After the last chunk of all choices: the usage where it was asked for, then [DONE].
 // generated_tokens: of all choices together.
 void api_write_stream_end(const struct api_response *r, int generated_tokens, struct buffer *out);
 // Takes one event into an answer that is told whole; nothing is written yet.
-void api_choice_add(const struct api_response *r, struct api_choice *c,
-                    const struct api_event *event);
+bool api_choice_add(struct api_response *r, struct api_choice *c, const struct api_event *event,
+                    struct api_error *e);
 // The whole answer; every choice must be finished.  Uses their log-probabilities up.
 void api_write_response(const struct api_response *r, struct api_choice *choices, int count,
                         struct buffer *out);

@@ -2,6 +2,7 @@
 //
 // error.c: errors in OpenAI's shape: {"error":{"message","type","param","code"}}.
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "api/internal.h"
@@ -9,6 +10,7 @@
 // The text passes through error_set, which makes it one clean line whatever a request put into it.
 bool api_error_set(struct api_error *e, int status, const char *type, const char *code,
                    const char *param, const char *format, ...) {
+  assert(e && status >= 400 && type && format);
   va_list arguments;
   char text[ERROR_TEXT_MAX];
   va_start(arguments, format);
@@ -30,6 +32,7 @@ static void write_text_or_null(const char *text, struct buffer *out) {
 
 // All four members are always there: clients read them without asking.
 void api_write_error(const struct api_error *e, struct buffer *out) {
+  assert(e->status >= 400 && e->type[0]);
   buffer_add_text(out, "{\"error\":{\"message\":");
   api_json_write_string(out, str_of(e->error.text));
   buffer_add_text(out, ",\"type\":");

@@ -35,6 +35,10 @@ struct api_reader {
   int vocabulary;           // token ids are below it
   struct api_error *e;      // set by the reader that returns false
 };
+// What the request needed and the machine has not: 500.  Returns false.
+bool api_refuse_memory(struct api_reader *r, const char *param);
+// A copy in the request's memory with a NUL behind it; NULL after api_refuse_memory.
+char *api_copy_text(struct api_reader *r, const char *param, struct str text);
 // 400 with the parameter's name in front of the text; returns false.
 bool api_refuse(struct api_reader *r, const char *param, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -14,6 +14,7 @@
 // completions, which has no bytes, writes such a token as "bytes:\xe2\x96".  Offsets count
 // characters: a character belongs to the token that holds its first byte.
 
+#include <assert.h>
 #include <math.h>
 
 #include "api/internal.h"
@@ -45,6 +46,7 @@ static void write_token(struct buffer *out, const struct api_token *token) {
 
 static struct buffer *next_element(struct api_choice *c, int column) {
   struct buffer *b = &c->logprobs[column];
+  assert(column >= 0 && column < API_LOGPROB_COLUMNS);
   if (b->length) buffer_add_char(b, ',');
   return b;
 }
@@ -99,6 +101,7 @@ static void add_completion(struct api_choice *c, const struct api_event *event) 
   write_name(next_element(c, API_LOGPROB_TOKENS), event->token.bytes);
   write_number(next_element(c, API_LOGPROB_VALUES), event->token.logprob);
   buffer_print(next_element(c, API_LOGPROB_OFFSETS), "%zu", c->logprob_offset);
+  assert(event->characters >= 0);
   c->logprob_offset += (size_t)event->characters;
   write_top(next_element(c, API_LOGPROB_TOP), event);
 }

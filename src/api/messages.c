@@ -13,6 +13,7 @@
 // templates only know the older.  Parts other than text are refused by name, since leaving them out
 // would change the question.
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ static const json_t *part_text(struct api_reader *r, const char *where, const js
 
 // Joins text parts with line ends.  New reference, or NULL after a refusal.
 static json_t *join_parts(struct api_reader *r, size_t message, const json_t *parts) {
-  struct buffer text = {0};
+  struct buffer text = {.may_fail = true};
   json_t *joined = NULL;
   size_t i, count = json_array_size(parts);
   for (i = 0; i < count; i++) {
@@ -75,7 +76,8 @@ static json_t *join_parts(struct api_reader *r, size_t message, const json_t *pa
     if (i > 0) buffer_add_char(&text, '\n');
     buffer_add_str(&text, api_json_text(part));
   }
-  if (i == count) joined = json_stringn(buffer_str(&text).data, text.length);
+  if (i == count && !text.failed) joined = json_stringn(buffer_str(&text).data, text.length);
+  if (i == count && !joined) api_refuse_memory(r, "messages");
   buffer_clear(&text);
   return joined;
 }
@@ -160,14 +162,14 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
   json_t *content = normal_content(r, index, message, kept);
   if (!content) return false;
   json_t *normal = json_object();
-  json_object_set_new(normal, "role", json_string(kept));
-  json_object_set_new(normal, "content", content);
+  int failed = json_object_set_new(normal, "role", json_string(kept));
+  failed |= json_object_set_new(normal, "content", content);
   for (size_t i = 0; i < COUNT_OF(kept_members); i++) {
     json_t *value = api_json_member(message, kept_members[i]);
-    if (value) json_object_set(normal, kept_members[i], value);
+    if (value) failed |= json_object_set(normal, kept_members[i], value);
   }
-  json_array_append_new(r->out->messages, normal);
-  return true;
+  failed |= json_array_append_new(r->out->messages, normal);
+  return !failed || api_refuse_memory(r, "messages");
 }
 
 // What cannot be kept when only the text of the last message is.
@@ -200,6 +202,7 @@ static bool check_switch(struct api_reader *r, const char *name, bool done, cons
 // The text of a last message of the assistant is taken out of the messages: the template renders
 // what comes before, and the answer goes on behind both.
 static bool continue_last(struct api_reader *r) {
+  assert(json_array_size(r->out->messages) > 0);
   size_t index = json_array_size(r->out->messages) - 1;
   const json_t *last = json_array_get(r->out->messages, index);
   bool goes_on = str_equal(api_json_text(json_object_get(last, "role")), STR("assistant"));
@@ -210,8 +213,9 @@ static bool continue_last(struct api_reader *r) {
   if (!goes_on) return true;
   if (!check_last(r, index, last)) return false;
   struct str text = api_json_text(json_object_get(last, "content"));
-  r->out->continued =
-      (struct str){arena_copy(&r->out->memory, text.data, text.length), text.length};
+  char *copy = api_copy_text(r, "messages", text);
+  if (!copy) return false;
+  r->out->continued = (struct str){copy, text.length};
   json_array_remove(r->out->messages, index);
   return true;
 }
@@ -256,6 +260,7 @@ bool api_read_tools(struct api_reader *r) {
     if (!json_is_string(api_json_member(function, "name")))
       return api_refuse(r, "tools", "tool %zu needs a \"function\" with a \"name\"", i);
   }
+  assert(!r->out->tools);
   if (count > 0) r->out->tools = json_incref(tools);
   return read_tool_choice(r);
 }
@@ -265,6 +270,7 @@ bool api_read_tools(struct api_reader *r) {
 // tools is null rather than absent: templates ask both "is defined" and "is not none".
 json_t *api_template_variables(const struct api_request *r) {
   json_t *variables = json_object();
+  assert(r->chat && r->messages);
   json_object_set(variables, "messages", r->messages);
   json_object_set_new(variables, "tools", r->tools ? json_incref(r->tools) : json_null());
   json_object_set_new(variables, "add_generation_prompt", json_true());

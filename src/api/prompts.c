@@ -7,14 +7,18 @@
 //
 // Each prompt is answered n times; the answers to prompt p have the indexes p*n … p*n+n-1.
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "api/internal.h"
 #include "base/json_tree.h"
 
 static bool add_text(struct api_reader *r, int at, const json_t *text) {
-  buffer_add_str(&r->out->prompts[at], api_json_text(text));
-  return true;
+  struct buffer *prompt = &r->out->prompts[at];
+  assert(at < r->out->prompt_count && json_is_string(text));
+  prompt->may_fail = true;
+  buffer_add_str(prompt, api_json_text(text));
+  return !prompt->failed || api_refuse_memory(r, "prompt");
 }
 
 // Ids are bounded here, since nothing below checks what a client chose.
@@ -22,7 +26,9 @@ static bool add_ids(struct api_reader *r, int at, const json_t *ids) {
   struct api_ids *list = &r->out->prompt_ids[at];
   size_t count = json_array_size(ids);
   char what[API_DESCRIPTION_MAX];
-  list->ids = memory_new(count * sizeof *list->ids);
+  assert(at < r->out->prompt_count && json_is_array(ids));
+  list->ids = memory_try(count * sizeof *list->ids);
+  if (!list->ids) return api_refuse_memory(r, "prompt");
   for (size_t i = 0; i < count; i++) {
     const json_t *id = json_array_get(ids, i);
     json_int_t value = json_integer_value(id);
@@ -46,6 +52,7 @@ static bool add_each(struct api_reader *r, const json_t *prompts, size_t count, 
 }
 
 static void make_room(struct api_request *out, size_t count, bool texts) {
+  assert(count > 0 && count <= API_ANSWERS_MAX);
   out->prompt_count = (int)count;
   if (texts)
     out->prompts = memory_new(count * sizeof *out->prompts);

@@ -10,6 +10,7 @@
 // The order of the checks is the order of the tables, so the same body always gives the same
 // message.
 
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,10 +24,24 @@
 bool api_refuse(struct api_reader *r, const char *param, const char *format, ...) {
   va_list arguments;
   char text[ERROR_TEXT_MAX];
+  assert(param && *param);
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   return api_error_set(r->e, 400, "invalid_request_error", "", param, "%s: %s", param, text);
+}
+
+bool api_refuse_memory(struct api_reader *r, const char *param) {
+  return api_error_set(r->e, 500, "server_error", "out_of_memory", param,
+                       "there is not enough memory for the field \"%s\" of this request", param);
+}
+
+char *api_copy_text(struct api_reader *r, const char *param, struct str text) {
+  char *copy = arena_try(&r->out->memory, text.length + 1);
+  assert(text.data || text.length == 0);
+  if (!copy) return api_refuse_memory(r, param), NULL;
+  if (text.length) memcpy(copy, text.data, text.length);
+  return copy;
 }
 
 // ---- fields by table
@@ -75,6 +90,7 @@ static bool read_sampling(struct api_reader *r) {
 // 2.0 is a number but no integer; JSON keeps the difference and so do we.
 static bool read_integers(struct api_reader *r) {
   char what[API_DESCRIPTION_MAX];
+  assert(r->root && r->out);
   for (size_t i = 0; i < COUNT_OF(integer_fields); i++) {
     const struct integer_field *f = &integer_fields[i];
     const json_t *value =
@@ -94,6 +110,7 @@ static bool read_switch(struct api_reader *r, const json_t *object, const char *
                         const char *param, bool *out) {
   const json_t *value = api_json_member(object, member);
   char what[API_DESCRIPTION_MAX];
+  assert(param && out);
   if (!value) return true;
   if (!json_is_boolean(value))
     return api_refuse(r, param, "must be true or false, not %s", api_json_describe(value, what));
@@ -119,8 +136,8 @@ static bool read_model(struct api_reader *r) {
   const json_t *model = api_json_member(r->root, "model");
   if (!model) return true;
   if (!json_is_string(model)) return api_refuse(r, "model", "must be a string");
-  r->out->model = arena_copy(&r->out->memory, json_string_value(model), json_string_length(model));
-  return true;
+  r->out->model = api_copy_text(r, "model", api_json_text(model));
+  return r->out->model != NULL;
 }
 
 // The lowest 64 bits of a whole number of any length, as two's complement has them; false for any
@@ -171,7 +188,9 @@ static bool add_stop(struct api_reader *r, const json_t *stop) {
     return api_refuse(r, "stop", "a text must have at most %d bytes, not %zu", SAMPLING_STOP_BYTES,
                       json_string_length(stop));
   struct str text = api_json_text(stop);
-  char *copy = arena_copy(&r->out->memory, text.data, text.length);
+  char *copy = api_copy_text(r, "stop", text);
+  if (!copy) return false;
+  assert(r->out->stop_count < SAMPLING_STOPS);
   r->out->stops[r->out->stop_count++] = (struct str){copy, text.length};
   return true;
 }
@@ -194,6 +213,7 @@ static bool read_bias_entry(struct api_reader *r, const char *key, const json_t 
                             float *bias) {
   int64_t number;
   double amount = json_number_value(value);
+  assert(key && value && r->vocabulary > 0);
   if (!str_to_int(str_of(key), &number) || number < 0 || number >= r->vocabulary)
     return api_refuse(r, "logit_bias", "\"%.40s\" is not a token id from 0 to %d", key,
                       r->vocabulary - 1);
@@ -297,6 +317,7 @@ static bool read_fields(struct api_reader *r) {
 // Everything is built in a local request, so that *out is untouched when something is wrong.
 bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_request *out,
                        struct api_error *e) {
+  assert(vocabulary > 0 && out && e);
   struct api_request request = {.chat = chat,
                                 .choices = 1,
                                 .max_tokens = chat ? -1 : COMPLETION_TOKENS,
@@ -306,6 +327,7 @@ bool api_request_parse(struct str body, bool chat, int vocabulary, struct api_re
   if (!root) return false;
   struct api_reader r = {.root = root, .out = &request, .vocabulary = vocabulary, .e = e};
   bool ok = read_fields(&r);
+  assert(!ok || request.prompt_count * request.choices <= API_ANSWERS_MAX);
   json_decref(root);
   if (ok)
     *out = request;

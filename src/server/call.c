@@ -118,6 +118,13 @@ static void notify(void *context) {
   if (!atomic_exchange(&c->signalled, true)) net_loop_post(c->server->loop, look, c);
 }
 
+static void fail_for_memory(struct server_call *c) {
+  struct api_error e;
+  api_error_set(&e, 500, "server_error", "out_of_memory", NULL,
+                "there is not enough memory for this answer");
+  server_call_fail(c, &e);
+}
+
 // Every choice has ended well.
 static void finish(struct server_call *c) {
   struct server *s = c->server;
@@ -132,6 +139,7 @@ static void finish(struct server_call *c) {
     net_http_end(c->exchange);
   } else {
     api_write_response(&c->response, c->choices, c->count, out);
+    if (out->failed) return fail_for_memory(c);
     server_answer_json(s, c->exchange, c->route, 200, buffer_str(out));
   }
 }
@@ -188,6 +196,7 @@ static bool pass_on(struct server_call *c, int index, const struct engine_event 
   struct buffer *out = &c->server->scratch;
   struct api_choice *choice = &c->choices[index];
   struct api_event told;
+  struct api_error e;
   assert(c->streams[index] && !choice->finished);
   if (is_failure(event)) return fail_with_event(c, event), false;
   if (event->kind == EVENT_TOKEN) record_token(c);
@@ -195,10 +204,11 @@ static bool pass_on(struct server_call *c, int index, const struct engine_event 
   if (c->request.stream) {
     begin_stream(c);
     out->length = 0;
-    api_write_chunk(&c->response, choice, index, &told, out);
+    if (!api_write_chunk(&c->response, choice, index, &told, out, &e))
+      return server_call_fail(c, &e), false;
     c->blocked = !net_http_write(c->exchange, buffer_str(out));
   } else {
-    api_choice_add(&c->response, choice, &told);
+    if (!api_choice_add(&c->response, choice, &told, &e)) return server_call_fail(c, &e), false;
   }
   bool end = event->kind == EVENT_END;
   if (end) end_choice(c, index, event);
@@ -220,6 +230,7 @@ void server_call_pump(struct server_call *c) {
 void server_call_fail(struct server_call *c, const struct api_error *e) {
   struct server *s = c->server;
   drop_answers(c);
+  if (s->scratch.failed) buffer_clear(&s->scratch);  // memory may be there again
   if (!c->begun) return server_answer_error(s, c->exchange, c->route, e);
   server_record_error(server_record_of(c->exchange), e);
   s->scratch.length = 0;

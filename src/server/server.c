@@ -83,6 +83,7 @@ struct server *server_new(const struct server_options *options, struct error *e)
   s->model_name = copy_text(options->model_name);
   s->loopback = is_loopback(s->address);
   s->started_ns = world_monotonic_ns(s->world);
+  s->scratch.may_fail = true;  // whole answers grow in it
   probe_cpu_read(&s->cpu);
   struct net_http_limits limits = {.body_bytes = BODY_BYTES,
                                    .connections = options->max_connections};

@@ -174,6 +174,34 @@ static void deep_and_long_bodies_are_bounded(void **state) {
   buffer_clear(&body);
 }
 
+// Each allocation fails once: a refusal that says so, and nothing is lost.
+static void requests_survive_without_memory(void **state) {
+  (void)state;
+  static const struct str bodies[] = {
+      STR("{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+          "\"text\":"
+          "\"a\"}]},{\"role\":\"assistant\",\"content\":\"b\"}],\"stop\":[\"x\"],\"seed\":1}"),
+      STR("{\"prompt\":[\"a\",\"b\"],\"stop\":\"y\"}"), STR("{\"prompt\":[[1,2],[3]],\"n\":2}")};
+  for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+    int failures = 0;
+    for (uint64_t nth = 1;; nth++) {
+      struct api_request r;
+      struct api_error e;
+      memory_fail_at(nth);
+      bool done = api_request_parse(bodies[i], i == 0, VOCABULARY, &r, &e);
+      bool waits = memory_fail_waits();
+      memory_fail_at(0);
+      assert_true(done == waits);
+      failures += !done;
+      if (done) api_request_clear(&r);
+      if (waits) break;
+      assert_int_equal(e.status, 500);
+      assert_string_equal(e.code, "out_of_memory");
+    }
+    assert_true(failures >= 2);
+  }
+}
+
 static void templates_get_their_variables(void **state) {
   (void)state;
   struct api_request r;
@@ -195,6 +223,7 @@ int main(void) {
       cmocka_unit_test(requests_are_understood_or_refused),
       cmocka_unit_test(damaged_bodies_are_refused_in_one_line),
       cmocka_unit_test(deep_and_long_bodies_are_bounded),
+      cmocka_unit_test(requests_survive_without_memory),
       cmocka_unit_test(templates_get_their_variables),
   };
   return cmocka_run_group_tests_name("api requests", tests, NULL, NULL);

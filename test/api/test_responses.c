@@ -21,6 +21,8 @@ struct fixture {
   struct buffer out;
 };
 
+static struct api_error failure;  // of what must not fail
+
 static void start(struct fixture *f, bool chat, const char *body) {
   struct api_error e;
   *f = (struct fixture){0};
@@ -66,12 +68,12 @@ static void whole_chat(void **state) {
   struct api_choice choices[2] = {0};
   start(&f, true, CHAT ",\"n\":2}");
   for (size_t i = 0; i < COUNT_OF(answer); i++)
-    api_choice_add(&f.response, &choices[0], &answer[i]);
+    assert_true(api_choice_add(&f.response, &choices[0], &answer[i], &failure));
   struct api_event cut = {.kind = API_END,
                           .finish = API_FINISH_LENGTH,
                           .generated_tokens = 1,
                           .text = {"\xC3\n\x01", 3}};
-  api_choice_add(&f.response, &choices[1], &cut);
+  assert_true(api_choice_add(&f.response, &choices[1], &cut, &failure));
   api_write_response(&f.response, choices, 2, &f.out);
   for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
   end(&f, HEAD("chat.completion")
@@ -90,9 +92,9 @@ static void whole_chat_with_logprobs(void **state) {
   first.top_count = 2;
   first.top[0] = (struct api_token){tokens[3], -0.5f};
   first.top[1] = (struct api_token){tokens[4], -INFINITY};
-  api_choice_add(&f.response, &choice, &first);
-  api_choice_add(&f.response, &choice, &byte);
-  api_choice_add(&f.response, &choice, &answer[4]);
+  assert_true(api_choice_add(&f.response, &choice, &first, &failure));
+  assert_true(api_choice_add(&f.response, &choice, &byte, &failure));
+  assert_true(api_choice_add(&f.response, &choice, &answer[4], &failure));
   api_write_response(&f.response, &choice, 1, &f.out);
   api_choice_clear(&choice);
   end(&f, HEAD("chat.completion")
@@ -114,7 +116,7 @@ static void whole_completion_with_logprobs(void **state) {
     struct api_event event = answer[i];
     event.top_count = event.kind == API_TOKEN;
     event.top[0] = (struct api_token){tokens[4], -0.125f};
-    api_choice_add(&f.response, &choice, &event);
+    assert_true(api_choice_add(&f.response, &choice, &event, &failure));
   }
   api_write_response(&f.response, &choice, 1, &f.out);
   api_choice_clear(&choice);
@@ -134,8 +136,8 @@ static void echo_comes_first(void **state) {
   start(&f, false, "{\"prompt\":[[3,4],[7]],\"echo\":true}");
   f.response.echo = echo;
   for (int i = 0; i < 2; i++) {
-    api_choice_add(&f.response, &choices[i], &answer[0]);
-    api_choice_add(&f.response, &choices[i], &answer[4]);
+    assert_true(api_choice_add(&f.response, &choices[i], &answer[0], &failure));
+    assert_true(api_choice_add(&f.response, &choices[i], &answer[4], &failure));
   }
   api_write_response(&f.response, choices, 2, &f.out);
   for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
@@ -168,7 +170,7 @@ static void the_prompt_is_scored(void **state) {
     struct api_event event = scored[i];
     event.top_count = i == 1 || i == 2;
     event.top[0] = (struct api_token){tokens[4], -2};
-    api_choice_add(&f.response, &choice, &event);
+    assert_true(api_choice_add(&f.response, &choice, &event, &failure));
   }
   api_write_response(&f.response, &choice, 1, &f.out);
   api_choice_clear(&choice);
@@ -187,7 +189,7 @@ static void the_prompt_is_scored_in_a_stream(void **state) {
   start(&f, false, "{\"prompt\":\"Hi the\",\"echo\":true,\"logprobs\":0,\"stream\":true}");
   f.response.echo = echo;
   for (size_t i = 0; i < COUNT_OF(scored); i++)
-    api_write_chunk(&f.response, &choice, 0, &scored[i], &f.out);
+    assert_true(api_write_chunk(&f.response, &choice, 0, &scored[i], &f.out, &failure));
   api_choice_clear(&choice);
   end(&f, "data: " HEAD("text_completion") "{\"index\":0,\"text\":\"Hi the\\\"\"," SCORES(
       "null") ",\"finish_reason\":null}]}\n\n"
@@ -205,10 +207,10 @@ static void only_the_prompt_is_scored(void **state) {
         "{\"prompt\":\"Hi\",\"echo\":true,\"logprobs\":0,\"stream\":true,\"max_tokens\":0}");
   f.response.echo = echo;
   struct api_event last = {.kind = API_END, .finish = API_FINISH_LENGTH};
-  api_write_chunk(&f.response, &choice, 0, &scored[0], &f.out);
-  api_write_chunk(&f.response, &choice, 0, &scored[1], &f.out);
+  assert_true(api_write_chunk(&f.response, &choice, 0, &scored[0], &f.out, &failure));
+  assert_true(api_write_chunk(&f.response, &choice, 0, &scored[1], &f.out, &failure));
   assert_int_equal(f.out.length, 0);
-  api_write_chunk(&f.response, &choice, 0, &last, &f.out);
+  assert_true(api_write_chunk(&f.response, &choice, 0, &last, &f.out, &failure));
   api_choice_clear(&choice);
   end(&f, "data: " HEAD("text_completion")
       "{\"index\":0,\"text\":\"Hi\",\"logprobs\":{\"tokens\":[\"<s>\",\" Hi\"],"
@@ -222,7 +224,7 @@ static void streamed_chat(void **state) {
   struct api_choice choice = {0};
   start(&f, true, CHAT ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
   for (size_t i = 0; i < COUNT_OF(answer); i++)
-    api_write_chunk(&f.response, &choice, 0, &answer[i], &f.out);
+    assert_true(api_write_chunk(&f.response, &choice, 0, &answer[i], &f.out, &failure));
   assert_int_equal(choice.generated_tokens, 4);
   api_write_stream_end(&f.response, 4, &f.out);
   api_choice_clear(&choice);
@@ -244,10 +246,10 @@ static void streamed_completion_with_logprobs(void **state) {
   (void)state;
   struct fixture f;
   struct api_choice choice = {0};
-  start(&f, false, "{\"prompt\":\"p\",\"logprobs\":0,\"stream\":true}");
-  api_write_chunk(&f.response, &choice, 1, &answer[0], &f.out);
-  api_write_chunk(&f.response, &choice, 1, &answer[3], &f.out);
-  api_write_chunk(&f.response, &choice, 1, &answer[4], &f.out);
+  start(&f, false, "{\"prompt\":\"p\",\"n\":2,\"logprobs\":0,\"stream\":true}");
+  assert_true(api_write_chunk(&f.response, &choice, 1, &answer[0], &f.out, &failure));
+  assert_true(api_write_chunk(&f.response, &choice, 1, &answer[3], &f.out, &failure));
+  assert_true(api_write_chunk(&f.response, &choice, 1, &answer[4], &f.out, &failure));
   api_write_stream_end(&f.response, 4, &f.out);
   api_choice_clear(&choice);
   end(&f, "data: " HEAD("text_completion")
@@ -259,6 +261,86 @@ static void streamed_completion_with_logprobs(void **state) {
       "data: " HEAD("text_completion")
       "{\"index\":1,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
       "data: [DONE]\n\n");
+}
+
+// ---- bounds
+
+// All choices of an answer share one bound; what a stream has sent does not count.
+static void answers_are_bounded(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_error e = {0};
+  struct api_choice choices[2] = {0};
+  static char text[1 << 20];
+  struct api_event event = {.kind = API_TOKEN, .text = {text, sizeof text}};
+  memset(text, 'x', sizeof text);
+  start(&f, true, CHAT ",\"n\":2}");
+  for (size_t i = 0; i < (API_ANSWER_BYTES >> 20); i++)
+    assert_true(api_choice_add(&f.response, &choices[i % 2], &event, &e));
+  assert_false(api_choice_add(&f.response, &choices[0], &event, &e));
+  assert_int_equal(e.status, 400);
+  assert_string_equal(e.code, "answer_too_large");
+  assert_non_null(strstr(e.error.text, "64 MiB"));
+  for (int i = 0; i < 2; i++) api_choice_clear(&choices[i]);
+  f.response.gathered = 0;
+  for (size_t i = 0; i < (API_ANSWER_BYTES >> 20) + 8; i++) {
+    f.out.length = 0;
+    if (!api_write_chunk(&f.response, &choices[0], 0, &event, &f.out, &e))
+      fail_msg("%s", e.error.text);
+  }
+  api_choice_clear(&choices[0]);
+  buffer_clear(&f.out);
+  api_request_clear(&f.request);
+}
+
+// The tokens of a prompt wait for the first line of a stream, so there they count.
+static void told_prompts_are_bounded_in_streams_too(void **state) {
+  (void)state;
+  struct fixture f;
+  struct api_error e = {0};
+  struct api_choice choice = {0};
+  struct api_event event = scored[1];
+  uint64_t count = 0;
+  event.token.bytes = STR("a token of thirty-two characters");
+  event.top_count = SAMPLING_TOP_LOGPROBS;
+  for (int i = 0; i < SAMPLING_TOP_LOGPROBS; i++) event.top[i] = event.token;
+  start(&f, false,
+        "{\"prompt\":\"Hi\",\"echo\":true,\"logprobs\":20,\"stream\":true,\"max_tokens\":0}");
+  while (api_write_chunk(&f.response, &choice, 0, &event, &f.out, &e))
+    assert_true(++count < 1000000);
+  assert_string_equal(e.code, "answer_too_large");
+  assert_true(count > 10000);
+  api_choice_clear(&choice);
+  buffer_clear(&f.out);
+  api_request_clear(&f.request);
+}
+
+// Each allocation fails once: an error that says so, or an answer as ever.
+static void answers_survive_without_memory(void **state) {
+  (void)state;
+  int failures = 0;
+  for (uint64_t nth = 1;; nth++) {
+    struct fixture f;
+    struct api_error e = {0};
+    struct api_choice choice = {0};
+    start(&f, false, "{\"prompt\":\"p\",\"logprobs\":1}");
+    f.out.may_fail = true;
+    memory_fail_at(nth);
+    bool done = true;
+    for (size_t i = 0; done && i < COUNT_OF(answer); i++)
+      done = api_choice_add(&f.response, &choice, &answer[i], &e);
+    if (done) api_write_response(&f.response, &choice, 1, &f.out);
+    bool waits = memory_fail_waits();
+    memory_fail_at(0);
+    if (!done) assert_string_equal(e.code, "out_of_memory");
+    assert_true(waits || !done || f.out.failed);
+    failures += !done || f.out.failed;
+    api_choice_clear(&choice);
+    buffer_clear(&f.out);
+    api_request_clear(&f.request);
+    if (waits) break;
+  }
+  assert_true(failures >= 5);
 }
 
 static void errors_and_models(void **state) {
@@ -297,6 +379,9 @@ int main(void) {
       cmocka_unit_test(only_the_prompt_is_scored),
       cmocka_unit_test(streamed_chat),
       cmocka_unit_test(streamed_completion_with_logprobs),
+      cmocka_unit_test(answers_are_bounded),
+      cmocka_unit_test(told_prompts_are_bounded_in_streams_too),
+      cmocka_unit_test(answers_survive_without_memory),
       cmocka_unit_test(errors_and_models),
   };
   return cmocka_run_group_tests_name("api responses", tests, NULL, NULL);
