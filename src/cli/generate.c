@@ -145,6 +145,7 @@ bool generate_encode_chat(const struct chat *chat, json_t *messages, struct toke
   struct template_text text = {0};
   bool done = chat_render(chat, variables, world_wall_ms(world), &text, e);
   if (done) chat_encode(chat, &text, ids);
+  done = done && token_list_ok(ids, e);
   template_text_clear(&text);
   json_decref(variables);
   return done;

@@ -33,6 +33,7 @@ static bool encode_prompt(const struct run *r, const struct cli_runtime *rt, str
                           struct token_list *ids, struct error *e) {
   if (!r->chat) {
     tokenizer_encode(model_tokenizer(rt->model), prompt, true, true, ids);
+    if (!token_list_ok(ids, e)) return false;
     if (ids->count == 0 && tokenizer_bos(model_tokenizer(rt->model)) >= 0)
       token_list_add(ids, tokenizer_bos(model_tokenizer(rt->model)));
     return ids->count ? true

@@ -105,6 +105,9 @@ static bool encode_chat(const struct server_model *m, const struct api_request *
 // and retry.
 static bool check_length(const struct server_model *m, const struct api_request *r,
                          const struct token_list *ids, struct api_error *e) {
+  struct error why;
+  if (!token_list_ok(ids, &why))
+    return api_error_set(e, 503, "server_error", "no_memory", NULL, "%s", why.text);
   if (ids->count == 0)
     return api_error_set(e, 400, "invalid_request_error", "", r->chat ? "messages" : "prompt",
                          "the prompt is empty: there is no token to continue");

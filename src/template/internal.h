@@ -80,6 +80,8 @@ struct value template_fail(struct render *r, enum error_kind kind, const char *f
 int template_shown(struct str s);
 #define SHOWN(s) template_shown(s), (s).data
 
+void template_fail_memory(struct render *r, size_t size);  // the system has no `size` more bytes
+
 // One level deeper and one step further, or a failure.  Leave with r->depth--.
 bool template_enter(struct render *r);
 // Counts the steps that walking over so many bytes of text costs.

@@ -55,11 +55,14 @@ void template_add_origins(struct render *r, struct str s) {
   struct buffer *origins = &r->out->origins;
   if (s.length == 0) return;
   const uint8_t *known = find_origins(r, s.data);
+  if (!buffer_reserve(&r->out->bytes, s.length) || !buffer_reserve(origins, s.length)) {
+    template_fail_memory(r, s.length);
+    return;
+  }
   buffer_add_str(&r->out->bytes, s);
   if (known) {
     buffer_add(origins, known, s.length);
   } else {
-    buffer_reserve(origins, s.length);
     memset(origins->data + origins->length, is_in_template(r->t, s.data), s.length);
     origins->length += s.length;
   }

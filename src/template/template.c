@@ -69,6 +69,10 @@ void template_charge(struct render *r, size_t bytes) {
   r->steps = fits ? r->steps + (uint32_t)steps : r->limits.steps;
 }
 
+void template_fail_memory(struct render *r, size_t size) {
+  template_fail(r, ERROR_MEMORY, "no memory for %zu more bytes", size);
+}
+
 // Every byte a rendering keeps comes from here, so the limit holds whatever a template builds.
 void *template_allocate(struct render *r, size_t size) {
   if (r->failed) return NULL;
@@ -76,8 +80,10 @@ void *template_allocate(struct render *r, size_t size) {
     template_fail(r, ERROR_INPUT, "needs more than %zu KiB of memory", r->limits.memory >> 10);
     return NULL;
   }
-  r->memory += size;
-  return arena_new(&r->arena, size);
+  void *memory = arena_try(&r->arena, size);
+  if (!memory) template_fail_memory(r, size);
+  r->memory += memory ? size : 0;
+  return memory;
 }
 
 // ---- parsing
@@ -167,12 +173,13 @@ bool template_render_within(const struct template *t, const json_t *variables, c
   assert(out->bytes.length == out->origins.length);
   struct render r = {.t = t, .limits = *limits, .own = own, .out = out, .error = e, .line = 1};
   r.out_start = out->bytes.length;
+  out->bytes.may_fail = out->origins.may_fail = true;
   r.now_ms = now_ms;
   set_globals(&r, variables);
   if (!r.failed) template_execute(&r, &t->body);
-  if (r.failed && out->bytes.data) {
+  if (r.failed) {
     out->bytes.length = out->origins.length = r.out_start;
-    out->bytes.data[r.out_start] = 0;
+    if (out->bytes.data) out->bytes.data[r.out_start] = 0;
   }
   arena_clear(&r.arena);
   return !r.failed;

@@ -164,5 +164,5 @@ static void encode_word(void *context, struct str word) {
 }
 
 void tokenizer_encode_bpe(struct encoding *e, struct str text) {
-  tokenizer_split_words(&e->tokenizer->rules, text, encode_word, e);
+  if (!tokenizer_split_words(&e->tokenizer->rules, text, encode_word, e)) e->out->failed = true;
 }

@@ -71,7 +71,8 @@ struct encoding {
   struct candidate *candidates;  // binary heap, best first
   size_t candidate_count, candidate_capacity;
 };
-// begin: where the one before ends.  To begin a word set symbol_count to 0.
+// begin: where the one before ends.  To begin a word set symbol_count to 0.  Where memory runs out
+// this and merging mark e->out as failed and go on.
 void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, int32_t piece);
 // Merges the best pair until none is left.  `word` is what the symbols lie in.
 void tokenizer_merge_symbols(struct encoding *e, struct str word);
@@ -92,8 +93,8 @@ bool tokenizer_find_rules(struct str name, struct word_rules *rules, struct erro
 void tokenizer_clear_rules(struct word_rules *rules);  // does nothing on zeroed rules
 typedef void (*tokenizer_word)(void *context, struct str word);
 // Calls `word` for each word of the text in order; the words joined are the text with every invalid
-// UTF-8 byte replaced by U+FFFD.
-void tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
+// UTF-8 byte replaced by U+FFFD.  False when memory ran out before the first word.
+bool tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
                            void *context);
 
 // ---- special.c
@@ -112,12 +113,14 @@ struct span {
 struct spans {
   struct span *items;
   size_t count, capacity;
+  bool failed;  // spans were left out: there was no memory
 };
 // Texts and flags must be final.
 void tokenizer_collect_specials(struct tokenizer *t);
 // Appends spans that joined are the text; *out must be empty, its items are the caller's to free.
 // own: as tokenizer_encode_rendered takes it, and then parse_special does not matter; or NULL.
-void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
+// False when memory ran out.
+bool tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
                             const uint8_t *own, struct spans *out);
 
 // ---- the two kinds

@@ -74,8 +74,14 @@ struct candidate {
 // Parents move down until c has its place: one store a level instead of a swap.
 static void push(struct encoding *e, struct candidate c) {
   if (e->candidate_count == e->candidate_capacity) {
-    e->candidate_capacity = e->candidate_capacity ? e->candidate_capacity * 2 : 64;
-    e->candidates = memory_resize(e->candidates, e->candidate_capacity * sizeof c);
+    size_t capacity = e->candidate_capacity ? e->candidate_capacity * 2 : 64;
+    struct candidate *bigger = memory_try_resize(e->candidates, capacity * sizeof c);
+    if (!bigger) {
+      e->out->failed = true;
+      return;
+    }
+    e->candidates = bigger;
+    e->candidate_capacity = capacity;
   }
   struct candidate *heap = e->candidates;
   size_t at = e->candidate_count++;
@@ -143,8 +149,14 @@ static void consider(struct encoding *e, struct str word, int32_t left, int32_t 
 // Behind the last one, which it becomes the neighbour of.
 void tokenizer_add_symbol(struct encoding *e, uint32_t begin, uint32_t length, int32_t piece) {
   if (e->symbol_count == e->symbol_capacity) {
-    e->symbol_capacity = e->symbol_capacity ? e->symbol_capacity * 2 : 64;
-    e->symbols = memory_resize(e->symbols, (size_t)e->symbol_capacity * sizeof *e->symbols);
+    int32_t capacity = e->symbol_capacity ? e->symbol_capacity * 2 : 64;
+    struct symbol *bigger = memory_try_resize(e->symbols, (size_t)capacity * sizeof *bigger);
+    if (!bigger) {
+      e->out->failed = true;
+      return;
+    }
+    e->symbols = bigger;
+    e->symbol_capacity = capacity;
   }
   int32_t at = e->symbol_count++;
   if (at) e->symbols[at - 1].next = at;

@@ -131,8 +131,14 @@ static int32_t walk(const struct cutter *c, size_t at, size_t end, size_t wanted
 static void add_span(struct spans *s, struct str text, int32_t id) {
   if (id < 0 && text.length == 0) return;
   if (s->count == s->capacity) {
-    s->capacity = s->capacity ? s->capacity * 2 : 16;
-    s->items = memory_resize(s->items, s->capacity * sizeof *s->items);
+    size_t capacity = s->capacity ? s->capacity * 2 : 16;
+    struct span *items = memory_try_resize(s->items, capacity * sizeof *items);
+    if (!items) {
+      s->failed = true;
+      return;
+    }
+    s->items = items;
+    s->capacity = capacity;
   }
   s->items[s->count++] = (struct span){text, id};
 }
@@ -155,7 +161,7 @@ static void cut_span(const struct cutter *c, struct str span, size_t length, str
 
 // Special tokens found earlier, which are longer, stay whole.
 static void cut_all_of_length(const struct cutter *c, size_t length, struct spans *spans) {
-  struct spans cut = {0};
+  struct spans cut = {.failed = spans->failed};
   for (size_t i = 0; i < spans->count; i++) {
     if (spans->items[i].id >= 0)
       add_span(&cut, spans->items[i].text, spans->items[i].id);
@@ -167,14 +173,15 @@ static void cut_all_of_length(const struct cutter *c, size_t length, struct span
 }
 
 // `seen` may hold lengths that a longer token's cut has used up; their pass then finds nothing.
-void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
+bool tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool parse_special,
                             const uint8_t *own, struct spans *out) {
   const struct specials *s = &t->specials;
   struct cutter c = {t, text, parse_special, own};
   assert(out->count == 0);
   add_span(out, text, -1);
-  if (!(parse_special || own ? s->count : s->always_count)) return;
-  bool *seen = memory_new(s->longest + 1);
+  if (!(parse_special || own ? s->count : s->always_count)) return !out->failed;
+  bool *seen = memory_try(s->longest + 1);
+  if (!seen) return false;
   for (size_t at = 0; at < text.length; at++) {
     int byte = (unsigned char)text.data[at];
     if (s->first[byte] < s->first[byte + 1]) walk(&c, at, text.length, SIZE_MAX, seen);
@@ -182,4 +189,5 @@ void tokenizer_cut_specials(const struct tokenizer *t, struct str text, bool par
   for (size_t length = s->longest; length > 0; length--)
     if (seen[length]) cut_all_of_length(&c, length, out);
   memory_free(seen);
+  return !out->failed;
 }

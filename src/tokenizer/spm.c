@@ -107,9 +107,10 @@ static void finish_word(struct encoding *e, struct str text) {
 // ids as from merging the whole text, but the candidates stay few.
 void tokenizer_encode_spm(struct encoding *e, struct str text, bool prefix) {
   const struct tokenizer *t = e->tokenizer;
-  struct buffer marked = {0};
+  struct buffer marked = {.may_fail = true};
   mark_spaces(&marked, text, t->add_space_prefix && prefix);
   struct str all = buffer_str(&marked);
+  if (marked.failed) e->out->failed = true;
   bool was_mark = true;
   e->symbol_count = 0;
   for (size_t at = 0; at < all.length;) {

@@ -148,11 +148,22 @@ void token_list_clear(struct token_list *l) {
 }
 
 void token_list_add(struct token_list *l, int32_t id) {
+  assert(l->count <= l->capacity);
   if (l->count == l->capacity) {
-    l->capacity = l->capacity ? l->capacity * 2 : 64;
-    l->ids = memory_resize(l->ids, l->capacity * sizeof *l->ids);
+    size_t capacity = l->capacity ? l->capacity * 2 : 64;
+    int32_t *ids = memory_try_resize(l->ids, capacity * sizeof *ids);
+    if (!ids) {
+      l->failed = true;
+      return;
+    }
+    l->ids = ids;
+    l->capacity = capacity;
   }
   l->ids[l->count++] = id;
+}
+
+bool token_list_ok(const struct token_list *l, struct error *e) {
+  return !l->failed || error_set_memory(e, l->capacity * 2 * sizeof *l->ids, "the prompt's tokens");
 }
 
 // A symbol that is no token falls apart into byte tokens (see byte_tokens); a byte that has none is
@@ -188,7 +199,7 @@ static void encode(const struct tokenizer *t, struct str text, bool parse_specia
                    const uint8_t *own, bool add_special, struct token_list *out) {
   struct encoding e = {.tokenizer = t, .out = out};
   struct spans spans = {0};
-  tokenizer_cut_specials(t, text, parse_special, own, &spans);
+  if (!tokenizer_cut_specials(t, text, parse_special, own, &spans)) out->failed = true;
   if (add_special && t->add_bos) token_list_add(out, t->bos);
   for (size_t i = 0; i < spans.count; i++) {
     if (spans.items[i].id >= 0)

@@ -47,9 +47,13 @@ void tokenizer_free(struct tokenizer *t);
 struct token_list {
   int32_t *ids;  // owned
   size_t count, capacity;
+  bool failed;  // ids were left out: there was no memory
 };
 void token_list_clear(struct token_list *l);            // releases; empty and usable again
 void token_list_add(struct token_list *l, int32_t id);  // any number: nothing is checked
+// False with ERROR_MEMORY when ids were left out.  To be asked once, after all additions: what
+// encodes adds to a list goes on quietly when memory runs out, and the list then is of no use.
+bool token_list_ok(const struct token_list *l, struct error *e);
 
 // Appends the ids of `text`.  add_special: begin with BOS / end with EOS where the model says so.
 // parse_special: texts of control and user-defined tokens in `text` become those tokens (for

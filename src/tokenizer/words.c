@@ -177,20 +177,22 @@ static void cut(const struct cutting *c, int depth, size_t begin, size_t end) {
 
 // A clean text, the usual case, is matched in place.  Without memory for a match the text is one
 // word: ids may differ, nothing is lost.
-void tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
+bool tokenizer_split_words(const struct word_rules *rules, struct str text, tokenizer_word word,
                            void *context) {
-  struct buffer clean = {0}, subject = {0};
+  struct buffer clean = {.may_fail = true}, subject = {.may_fail = true};
   struct cutting c = {rules, pcre2_match_data_create(1, NULL), text.data, text.data, word, context};
   size_t length = text.length;
   if (!is_clean(text)) {
     clean_text(text, &clean, &subject);
     c.clean = clean.data, c.subject = subject.data, length = clean.length;
   }
-  if (c.match)
+  bool good = !clean.failed && !subject.failed;
+  if (c.match && good)
     cut(&c, 0, 0, length);
-  else if (length)
+  else if (length && good)
     word(context, (struct str){c.clean, length});
   pcre2_match_data_free(c.match);
   buffer_clear(&clean);
   buffer_clear(&subject);
+  return good;
 }

@@ -315,7 +315,32 @@ static void test_failure_at_every_step(void **state) {
   fail_everywhere(STEPS, 1);
   fail_everywhere(DEPTH, 1);
   fail_everywhere(OUTPUT, 1);
-  fail_everywhere(MEMORY, 16);
+  fail_everywhere(MEMORY, 97);
+}
+
+// Memory of the system runs out at the 1st, 2nd, 3rd … allocation.
+static void test_no_memory_is_an_error(void **state) {
+  (void)state;
+  struct error e = {0};
+  json_t *v = variables();
+  struct template *t = template_parse(STR(everything), &e);
+  uint64_t nth = 1;
+  for (bool ran_out = true; ran_out; nth++) {
+    struct template_text out = {0};
+    start_with(&out, "kept");
+    memory_fail_at(nth);
+    bool done = template_render(t, v, NULL, 0, &out, &e);
+    ran_out = !memory_fail_waits();
+    memory_fail_at(0);
+    assert_int_equal(done, !ran_out);
+    if (ran_out) assert_int_equal(e.kind, ERROR_MEMORY);
+    if (ran_out) assert_string_equal(out.bytes.data, "kept");
+    assert_int_equal(out.bytes.length, out.origins.length);
+    template_text_clear(&out);
+  }
+  assert_true(nth > 3);
+  template_free(t);
+  json_decref(v);
 }
 
 // ---- one tree, many threads
@@ -430,6 +455,7 @@ int main(void) {
       cmocka_unit_test(test_long_chains),
       cmocka_unit_test(test_big_sources_are_refused),
       cmocka_unit_test(test_failure_at_every_step),
+      cmocka_unit_test(test_no_memory_is_an_error),
       cmocka_unit_test(test_threads_share_a_template),
       cmocka_unit_test(test_texts),
       cmocka_unit_test(test_wide_numbers),

@@ -244,6 +244,48 @@ static void merging_makes_no_special_token(void **state) {
   vocabulary_clear(&v);
 }
 
+// At each allocation memory runs out once: the list says so, nothing leaks, and what was there
+// stays.
+static void no_memory_is_told(void **state) {
+  (void)state;
+  for (int kind = 0; kind < 2; kind++) {
+    struct vocabulary v;
+    struct tokenizer *t;
+    if (kind == 0) {
+      t = small_spm(&v);
+    } else {
+      vocabulary_start(&v, TOKENIZER_BPE, "smollm");
+      vocabulary_add_letters(&v);
+      vocabulary_add_merge(&v, "a", "b");
+      vocabulary_add(&v, "<s>", TOKEN_CONTROL, 0);
+      t = vocabulary_make(&v);
+    }
+    struct str text =
+        STR("<s>ab ab\xFF <s>ab abababababababababababababababababababababababababababab"
+            "abababababababababababababababababababababababababababababababababab");
+    struct token_list wanted = {0};
+    struct error e;
+    tokenizer_encode(t, text, false, true, &wanted);
+    assert_true(token_list_ok(&wanted, &e));
+    uint64_t nth = 1;
+    for (bool ran_out = true; ran_out; nth++) {
+      struct token_list ids = {0};
+      memory_fail_at(nth);
+      tokenizer_encode(t, text, false, true, &ids);
+      ran_out = !memory_fail_waits();
+      memory_fail_at(0);
+      assert_int_equal(token_list_ok(&ids, &e), !ran_out);
+      if (ran_out) assert_int_equal(e.kind, ERROR_MEMORY);
+      if (!ran_out) assert_int_equal(ids.count, wanted.count);
+      token_list_clear(&ids);
+    }
+    assert_true(nth > 5);
+    token_list_clear(&wanted);
+    tokenizer_free(t);
+    vocabulary_clear(&v);
+  }
+}
+
 static void ends_are_found_by_id_and_by_text(void **state) {
   (void)state;
   struct vocabulary v;
@@ -461,6 +503,7 @@ int main(void) {
       cmocka_unit_test(special_tokens_go_by_type_and_setting),
       cmocka_unit_test(only_the_template_writes_special_tokens),
       cmocka_unit_test(merging_makes_no_special_token),
+      cmocka_unit_test(no_memory_is_told),
       cmocka_unit_test(ends_are_found_by_id_and_by_text),
       cmocka_unit_test(families_with_other_ends_are_known),
       cmocka_unit_test(bytes_undo_how_texts_are_stored),
