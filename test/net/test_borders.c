@@ -66,6 +66,7 @@ static void inspect_connection(struct yard *y, const struct net_connection *c) {
   bool quiet = c->phase == PHASE_ANSWERING && unsent == 0;
   EXPECT(y, c->body_counted == c->parser.body.capacity);
   EXPECT(y, c->ahead.length <= NET_READ_BYTES);
+  EXPECT(y, c->task.queued || c->out_at < NET_KEEP_BYTES);
   EXPECT(y, c->parser.head.length <= limits.header_bytes);
   EXPECT(y, c->parser.body.length <= limits.body_bytes);
   EXPECT(y, unsent < limits.write_high + PIECE + 16);
@@ -107,10 +108,33 @@ static void stream_on(struct yard *y, struct net_exchange *x) {
   }
 }
 
+// Up to the mark but for one byte, then that byte: only it is "enough".
+static void write_to_the_mark(struct yard *y, struct net_exchange *x) {
+  static const char bytes[PIECE];
+  net_http_begin(x, 200, "");
+  for (size_t left; (left = limits.write_high - net_connection_unsent(x->connection)) > 1;)
+    EXPECT(y, net_http_write(x, (struct str){bytes, left <= PIECE ? left - 1 : PIECE}));
+  EXPECT(y, !net_http_write(x, (struct str){bytes, 1}));
+  EXPECT(y, net_connection_unsent(x->connection) == limits.write_high);
+  net_http_end(x);  // so nobody is to write more, and `drained` does not come
+}
+
+// The time to write is over in the same turn of the loop that has something new to send.
+static void write_too_late(void *context) {
+  struct net_exchange *x = context;
+  net_http_write(x, STR("late"));
+  net_timer_set(x->connection->timer, 0);
+}
+
 static void on_request(void *context, struct net_exchange *x) {
   struct yard *y = context;
   struct str path = net_http_path(x);
   y->requests++;
+  if (str_equal(path, STR("/mark"))) return write_to_the_mark(y, x);
+  if (str_equal(path, STR("/late"))) {
+    net_http_begin(x, 200, "");
+    return net_loop_post(y->loop, write_too_late, x);
+  }
   if (str_equal(path, STR("/pending"))) return;
   if (!str_equal(path, STR("/stream"))) return net_http_respond(x, 200, "", STR("ok"));
   net_http_begin(x, 200, "");
@@ -331,6 +355,46 @@ static void the_mark_of_writing_is_kept(void **state) {
   assert_true(y.largest_unsent >= limits.write_high);
 }
 
+// HTTP/1.0 has no chunks, so the bytes written are the bytes sent.
+static int reader_of_a_mark(const struct world *w, void *context) {
+  struct yard *y = context;
+  struct buffer body = {0};
+  struct wire x;
+  open_wire(y, w, &x);
+  EXPECT(y, status_of(&x, STR("GET /mark HTTP/1.0\r\n\r\n"), &body) == 200);
+  EXPECT(y, body.length > limits.write_high - 200 && body.length < limits.write_high);
+  wire_close(&x);
+  buffer_clear(&body);
+  return 0;
+}
+
+static void the_mark_itself_is_enough(void **state) {
+  (void)state;
+  struct yard y;
+  run_with(&y, reader_of_a_mark, 60, NULL);
+  assert_int_equal(y.answered, 1);
+  assert_int_equal(y.drained, 0);
+}
+
+static int late_client(const struct world *w, void *context) {
+  struct yard *y = context;
+  struct wire x;
+  open_wire(y, w, &x);
+  wire_send(&x, GET("/late"), WAIT);
+  while (wire_receive(&x, WAIT)) continue;
+  EXPECT(y, y->gone == 1);
+  wire_close(&x);
+  return 0;
+}
+
+// What was to happen at the end of the turn does not happen to a connection that is gone by then.
+static void an_end_takes_back_what_was_queued(void **state) {
+  (void)state;
+  struct yard y;
+  run_with(&y, late_client, 60, NULL);
+  assert_int_equal(y.answered, 0);
+}
+
 // After a refusal the client neither reads nor closes, but goes on sending.
 static int lingering_client(const struct world *w, void *context) {
   struct yard *y = context;
@@ -531,6 +595,8 @@ int main(void) {
       cmocka_unit_test(requests_are_given_their_time),
       cmocka_unit_test(readers_that_stop_are_cut_on_time),
       cmocka_unit_test(the_mark_of_writing_is_kept),
+      cmocka_unit_test(the_mark_itself_is_enough),
+      cmocka_unit_test(an_end_takes_back_what_was_queued),
       cmocka_unit_test(lingering_ends_on_time),
       cmocka_unit_test(connections_are_counted),
       cmocka_unit_test(bodies_share_their_room),

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "base/simulation.h"
 #include "net/http_client.h"
 #include "support/wire.h"
 
@@ -315,6 +316,158 @@ static void endless_heads_are_refused(void **state) {
   seen_clear(&seen);
 }
 
+// ---- times, in the simulated world
+
+#define MS UINT64_C(1000000)
+#define STALL_MS 1000
+#define CONNECT_MS 3000
+#define SLACK_MS 5  // what the network and the calls themselves take
+
+struct play {
+  struct simulation *simulation;
+  struct simulation_machine *server, *client;
+  const char *url;
+  int pieces;       // of one byte each, so many of the ten that are announced
+  uint64_t gap_ms;  // between two of them
+  enum net_client_result result;
+  uint64_t took_ms;
+  struct seen seen;
+  struct error e;
+};
+
+static int serve_slowly(const struct world *w, void *context) {
+  struct play *p = context;
+  struct world_address at = {.port = 80};
+  struct wire x;
+  int listener = world_listen(w, &at);
+  if (wire_accept(&x, w, listener, LONG) && wire_receive(&x, LONG)) {
+    wire_send(&x, STR(OK "Content-Length: 10\r\n\r\n"), LONG);
+    for (int i = 0; i < p->pieces; i++) {
+      world_sleep(w, p->gap_ms * MS);
+      wire_send(&x, STR("x"), LONG);
+    }
+    x.in.length = 0;
+    wire_is_ended(&x, 10 * LONG);
+  }
+  wire_close(&x);
+  world_close(w, listener);
+  return 0;
+}
+
+static int get_once(const struct world *w, void *context) {
+  struct play *p = context;
+  struct net_client_request r = {.world = w,
+                                 .url = p->url,
+                                 .connect_ms = CONNECT_MS,
+                                 .stall_ms = STALL_MS,
+                                 .on_head = on_head,
+                                 .on_data = on_data,
+                                 .progress = on_progress,
+                                 .context = &p->seen};
+  world_sleep(w, 10 * MS);
+  uint64_t begun = simulation_now_ns(p->simulation);
+  p->result = net_client_get(&r, &p->e);
+  p->took_ms = (simulation_now_ns(p->simulation) - begun) / MS;
+  return 0;
+}
+
+static void play_begin(struct play *p, int pieces, uint64_t gap_ms) {
+  *p = (struct play){.simulation = simulation_new(1, NULL), .pieces = pieces, .gap_ms = gap_ms};
+  p->url = "http://server/";
+  p->server = simulation_machine(p->simulation, "server");
+  p->client = simulation_machine(p->simulation, "client");
+}
+
+static void play_run(struct play *p, bool with_server) {
+  if (with_server) simulation_spawn(p->server, "server", serve_slowly, p);
+  simulation_spawn(p->client, "client", get_once, p);
+  assert_true(simulation_run(p->simulation, 10000 * WIRE_SECOND));
+}
+
+static void play_end(struct play *p) {
+  simulation_free(p->simulation);
+  seen_clear(&p->seen);
+}
+
+static bool took(const struct play *p, uint64_t ms) {
+  return p->took_ms >= ms && p->took_ms <= ms + SLACK_MS;
+}
+
+// Each byte gives the server the whole stall time again.
+static void slow_servers_are_waited_for(void **state) {
+  (void)state;
+  struct play p;
+  play_begin(&p, 10, STALL_MS - SLACK_MS);
+  play_run(&p, true);
+  assert_int_equal(p.result, NET_CLIENT_DONE);
+  assert_int_equal(p.seen.body.length, 10);
+  assert_in_range(p.took_ms, 9900, 10100);
+  assert_in_range(p.seen.reports, 90, 110);  // ten times a second
+  play_end(&p);
+}
+
+static void a_stall_ends_on_time(void **state) {
+  (void)state;
+  struct play p;
+  play_begin(&p, 3, STALL_MS / 2);
+  play_run(&p, true);
+  assert_int_equal(p.result, NET_CLIENT_TIMED_OUT);
+  assert_int_equal(p.seen.body.length, 3);
+  assert_true(took(&p, 3 * STALL_MS / 2 + STALL_MS));
+  play_end(&p);
+}
+
+static void a_machine_that_is_away_is_no_connection(void **state) {
+  (void)state;
+  struct play p;
+  play_begin(&p, 0, 0);
+  simulation_cut_off(p.client, p.server, true);
+  play_run(&p, false);
+  assert_int_equal(p.result, NET_CLIENT_NO_CONNECTION);
+  assert_true(took(&p, CONNECT_MS));
+  play_end(&p);
+  play_begin(&p, 0, 0);  // there, but nothing listens
+  play_run(&p, false);
+  assert_int_equal(p.result, NET_CLIENT_NO_CONNECTION);
+  assert_true(took(&p, 0));
+  play_end(&p);
+}
+
+static void unknown_names_have_no_address(void **state) {
+  (void)state;
+  struct play p;
+  play_begin(&p, 0, 0);
+  p.url = "http://nobody/";
+  play_run(&p, false);
+  assert_int_equal(p.result, NET_CLIENT_NO_HOST);
+  play_end(&p);
+}
+
+// The 1st, 2nd, 3rd … call of the client fails: it ends in one of its ways, and says why in a line.
+static void every_call_may_fail(void **state) {
+  (void)state;
+  static const int results[] = {-EMFILE, -ENOMEM, -ECONNRESET, -EPIPE, -EIO};
+  int points = 0;
+  for (size_t i = 0; i < COUNT_OF(results); i++) {
+    bool came = true;
+    for (uint64_t nth = 1; came; nth++) {
+      struct play p;
+      play_begin(&p, 10, 10);
+      simulation_fail(p.client, SIMULATION_ANY, nth, results[i]);
+      play_run(&p, true);
+      came = !simulation_fail_waits(p.client);
+      points += came;
+      assert_int_equal(p.result == NET_CLIENT_DONE, p.seen.body.length == 10);
+      assert_int_equal(p.result == NET_CLIENT_DONE, p.e.text[0] == 0);
+      assert_null(strchr(p.e.text, '\n'));
+      assert_true(came || p.result == NET_CLIENT_DONE);
+      play_end(&p);
+    }
+  }
+  print_message("%d calls made to fail\n", points);
+  assert_true(points > 50);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(answers_are_read_as_they_are_framed),
@@ -325,6 +478,11 @@ int main(void) {
       cmocka_unit_test(servers_that_stall_are_left),
       cmocka_unit_test(callbacks_stop_the_call),
       cmocka_unit_test(endless_heads_are_refused),
+      cmocka_unit_test(slow_servers_are_waited_for),
+      cmocka_unit_test(a_stall_ends_on_time),
+      cmocka_unit_test(a_machine_that_is_away_is_no_connection),
+      cmocka_unit_test(unknown_names_have_no_address),
+      cmocka_unit_test(every_call_may_fail),
   };
   return cmocka_run_group_tests_name("net http client", tests, NULL, NULL);
 }

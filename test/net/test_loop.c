@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "net/net.h"
+#include "net/internal.h"
 
 // ---- timers
 
@@ -78,6 +78,76 @@ static void timers_fire_in_order_and_once(void **state) {
   for (int i = 0; i < TIMERS; i++) net_timer_free(c->timers[i]);
   net_loop_free(c->loop);
   memory_free(c);
+}
+
+// Timers that are due at the same moment fire as they were set.
+static void equal_timers_fire_as_they_were_set(void **state) {
+  (void)state;
+  struct alarm_clock *c = memory_new(sizeof *c);
+  struct error e;
+  uint64_t random = 9;
+  world_simulated_init(&c->time, 1);
+  c->loop = net_loop_new(&c->time.world, &e);
+  int order[TIMERS];
+  for (int i = 0; i < TIMERS; i++) {
+    c->tickets[i] = (struct ticket){c, i};
+    c->timers[i] = net_timer_new(c->loop, ring, &c->tickets[i]);
+    order[i] = i;
+  }
+  for (int i = TIMERS - 1; i > 0; i--) {  // some order
+    int k = (int)(random_next(&random) % (uint64_t)(i + 1)), kept = order[i];
+    order[i] = order[k], order[k] = kept;
+  }
+  for (int i = 0; i < TIMERS; i++) net_timer_set(c->timers[order[i]], 10);
+  net_loop_post(c->loop, advance, c);
+  assert_true(net_loop_run(c->loop, &e));
+  for (int i = 0; i < TIMERS; i++) assert_int_equal(c->fired[order[i]], i + 1);
+  for (int i = 0; i < TIMERS; i++) net_timer_free(c->timers[i]);
+  net_loop_free(c->loop);
+  memory_free(c);
+}
+
+// ---- watches
+
+struct twin {
+  struct net_loop *loop;
+  struct net_watch watch;
+  struct twin *other;
+  int called;
+};
+
+static void remove_other(void *context, uint32_t events) {
+  struct twin *t = context;
+  assert_true(events & WORLD_READABLE);
+  t->called++;
+  net_watch_remove(t->loop, &t->other->watch);
+  net_loop_stop(t->loop);
+}
+
+// Both are ready in one wait; whichever is called first removes the other, which is then not
+// called.
+static void a_removed_watch_is_not_called(void **state) {
+  (void)state;
+  struct error e;
+  const struct world *w = world_real();
+  struct net_loop *loop = net_loop_new(w, &e);
+  struct twin twins[2] = {{.loop = loop, .other = &twins[1]}, {.loop = loop, .other = &twins[0]}};
+  int pipes[2][2];
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(world_pipe(w, pipes[i]), 0);
+    assert_int_equal(world_write(w, pipes[i][1], "x", 1), 1);
+    twins[i].watch =
+        (struct net_watch){.handle = pipes[i][0], .ready = remove_other, .context = &twins[i]};
+    assert_int_equal(net_watch_add(loop, &twins[i].watch, WORLD_READABLE), 0);
+  }
+  assert_true(net_loop_run(loop, &e));
+  assert_int_equal(twins[0].called + twins[1].called, 1);
+  for (int i = 0; i < 2; i++) {
+    net_watch_remove(loop, &twins[i].watch);
+    world_close(w, pipes[i][0]);
+    world_close(w, pipes[i][1]);
+  }
+  net_loop_free(loop);
 }
 
 // ---- posts
@@ -150,6 +220,8 @@ static void signals_stop_the_loop(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(timers_fire_in_order_and_once),
+      cmocka_unit_test(equal_timers_fire_as_they_were_set),
+      cmocka_unit_test(a_removed_watch_is_not_called),
       cmocka_unit_test(posts_from_threads_all_arrive_in_order),
       cmocka_unit_test(signals_stop_the_loop),
   };
