@@ -52,6 +52,7 @@ static uint64_t wall_ms(const struct net_listener *n) { return world_wall_ms(wor
 
 // A listener knows its connections only to count them and to cut them off at its end.
 static void list_remove(struct net_connection *c) {
+  assert(c->listener->connections > 0);
   if (c->next) c->next->previous = c->previous;
   if (c->previous)
     c->previous->next = c->next;
@@ -62,12 +63,14 @@ static void list_remove(struct net_connection *c) {
 
 // Keeps the listener's sum of what all bodies take.
 static void count_body(struct net_connection *c) {
+  assert(c->listener->bodies_bytes >= c->body_counted);
   c->listener->bodies_bytes += c->parser.body.capacity - c->body_counted;
   c->body_counted = c->parser.body.capacity;
 }
 
 static void call_closed(struct net_connection *c, bool gone) {
   const struct net_http_handler *h = &c->listener->handler;
+  assert(c->phase == PHASE_ANSWERING);
   c->phase = PHASE_FLUSHING;
   if (h->closed) h->closed(h->context, &c->exchange, gone);
 }
@@ -120,6 +123,7 @@ static bool send_some(struct net_connection *c) {
 
 // Keeps a long stream's buffer from growing by what was sent already.
 static void compact(struct net_connection *c) {
+  assert(c->out_at <= c->out.length);
   if (c->out_at < NET_KEEP_BYTES) return;
   buffer_drop_front(&c->out, c->out_at);
   c->out_at = 0;
@@ -151,6 +155,7 @@ static void enter(struct net_connection *c, enum net_phase phase) {
 // text.
 static void refuse(struct net_connection *c, const struct net_refusal *why) {
   bool head = str_starts(buffer_str(&c->parser.head), STR("HEAD "));
+  assert(why->status >= 400 && is_reading(c) && c->phase != PHASE_LINGERING);
   buffer_clear(&c->parser.body);
   count_body(c);
   c->parser.keep_alive = false;
@@ -235,6 +240,7 @@ static void connection_ready(void *context, uint32_t events) {
 // ---- a turn: everything that can happen after bytes were queued or sent
 
 static void linger(struct net_connection *c) {
+  assert(net_connection_unsent(c) == 0);
   world_end_write(world_of(c->listener), c->watch.handle);
   enter(c, PHASE_LINGERING);
   watch_as_needed(c);
@@ -257,6 +263,7 @@ static void finish_exchange(struct net_connection *c) {
 
 static void call_drained(struct net_connection *c) {
   const struct net_http_handler *h = &c->listener->handler;
+  assert(c->phase == PHASE_ANSWERING && c->exchange.answer == ANSWER_STREAMING);
   c->exchange.throttled = false;
   if (h->drained) h->drained(h->context, &c->exchange);
 }
@@ -462,6 +469,7 @@ void net_http_close(struct net_listener *n) {
   net_watch_remove(n->loop, &n->watch);
   world_close(world_of(n), n->watch.handle);
   while (n->first) connection_end(n->first);
+  assert(n->connections == 0 && n->bodies_bytes == 0);
   if (n->spare >= 0) world_close(world_of(n), n->spare);
   net_timer_free(n->pause);
   memory_free(n);

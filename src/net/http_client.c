@@ -134,6 +134,7 @@ enum wait_end { WAIT_READY, WAIT_LATE, WAIT_STOPPED, WAIT_FAILED };
 // Until the handle is ready for `events`, or the deadline, or `progress` wants to stop.
 static enum wait_end pause_until_ready(struct client *c, uint32_t events, uint64_t deadline_ns) {
   struct world_ready ready;
+  assert(c->poller >= 0 && c->handle >= 0);
   if (world_poller_set(c->world, c->poller, c->handle, events, c) < 0) return WAIT_FAILED;
   for (;;) {
     if (!report(c)) return WAIT_STOPPED;
@@ -208,6 +209,7 @@ static enum net_client_result connect_any(struct client *c) {
 // ---- the request
 
 static void write_request(struct client *c) {
+  assert(c->handle >= 0 && c->out.length == 0);
   const struct net_client_request *r = c->request;
   bool v6 = memchr(c->host.data, ':', c->host.length) != NULL;
   bool slash = c->target.length && c->target.data[0] == '/';
@@ -271,6 +273,7 @@ static bool is_interim(int status) { return status >= 100 && status < 200; }
 static int on_headers_complete(llhttp_t *llhttp) {
   struct client *c = llhttp->data;
   const struct net_client_request *r = c->request;
+  assert(!c->done);
   c->head.status = llhttp->status_code;
   if (is_interim(c->head.status)) return 0;
   if (r->on_head && !r->on_head(r->context, &c->head)) c->stopped = true;

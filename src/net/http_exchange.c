@@ -7,6 +7,8 @@
 // inside `request` or `drained` without ever being called from within itself, and what it writes in
 // one turn leaves in one send.
 
+#include <assert.h>
+
 #include "net/internal.h"
 
 // ---- reading
@@ -65,6 +67,7 @@ static bool is_head_request(const struct net_connection *c) {
 // harmless.
 void net_http_respond(struct net_exchange *x, int status, const char *headers, struct str body) {
   struct net_connection *c = x->connection;
+  assert(status >= 200);
   if (x->answer != ANSWER_NONE) return;
   bool has_body = net_response_has_body(status);
   x->framing = has_body ? FRAMING_LENGTH : FRAMING_NONE;
@@ -78,6 +81,7 @@ void net_http_respond(struct net_exchange *x, int status, const char *headers, s
 // HTTP/1.0 knows no chunks: there the end of the connection ends the body.
 void net_http_begin(struct net_exchange *x, int status, const char *headers) {
   struct net_connection *c = x->connection;
+  assert(status >= 200);
   if (x->answer != ANSWER_NONE) return;
   bool has_body = net_response_has_body(status);
   x->framing = !has_body ? FRAMING_NONE : c->parser.http10 ? FRAMING_CLOSE : FRAMING_CHUNKED;

@@ -17,6 +17,7 @@
 // a body, 413 body too large, 417 unknown expectation, 431 head too large, 501 transfer codings and
 // CONNECT, 505 versions.
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -162,6 +163,7 @@ static bool is_clean_text(struct str s) {
 // "/".
 static bool split_target(struct net_parser *p) {
   struct str url = {p->head.data + p->url_start, p->url_length};
+  assert(p->url_start + p->url_length <= p->head.length);
   size_t at = 0;
   const char *scheme = memmem(url.data, url.length, "://", 3);
   if (url.length && url.data[0] != '/' && scheme) {
@@ -252,6 +254,7 @@ static int on_headers_complete(llhttp_t *llhttp) {
 
 // Both an announced chunk and the bytes that come are held against the limit.
 static int check_room(struct net_parser *p, uint64_t length) {
+  assert(p->body.length <= p->limits->body_bytes);
   if (length <= p->limits->body_bytes - p->body.length) return 0;
   refuse(p, 413, "body_too_large", "the request body is larger than this server takes");
   return -1;
@@ -384,6 +387,7 @@ size_t net_parser_feed(struct net_parser *p, const char *data, size_t length) {
     taken += feed_head(p, data + taken, length - taken);
   if (taken < length && p->state == PARSER_BODY)
     taken += feed_body(p, data + taken, length - taken);
+  assert(taken <= length);
   return taken;
 }
 
@@ -394,6 +398,7 @@ bool net_parser_started(const struct net_parser *p) {
 // ---- life
 
 void net_parser_init(struct net_parser *p, const struct net_http_limits *limits) {
+  assert(limits->header_bytes && limits->body_bytes);
   *p = (struct net_parser){.limits = limits};
 }
 

@@ -9,6 +9,7 @@
 //
 // Everything is appended to a buffer; who sends it is http.c's matter.
 
+#include <assert.h>
 #include <time.h>
 
 #include "net/internal.h"
@@ -75,6 +76,7 @@ static void write_date(uint64_t wall_ms, struct buffer *out) {
 
 // Connection is written only where it differs from the version's default.
 void net_response_write_head(const struct net_head *head, uint64_t wall_ms, struct buffer *out) {
+  assert(head->status >= 100 && head->status < 600 && head->headers);
   buffer_print(out, "HTTP/1.1 %d %s\r\n", head->status, reason_of(head->status));
   write_date(wall_ms, out);
   if (head->framing == FRAMING_LENGTH) buffer_print(out, "Content-Length: %zu\r\n", head->length);
@@ -88,6 +90,7 @@ void net_response_write_head(const struct net_head *head, uint64_t wall_ms, stru
 }
 
 void net_response_write_chunk(struct str data, struct buffer *out) {
+  assert(data.length > 0);
   buffer_reserve(out, data.length + 24);
   buffer_print(out, "%zx\r\n", data.length);
   buffer_add_str(out, data);

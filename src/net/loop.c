@@ -95,6 +95,7 @@ static bool timer_before(const struct net_timer *a, const struct net_timer *b) {
 }
 
 static void heap_put(struct net_loop *l, size_t place, struct net_timer *t) {
+  assert(place < l->heap_capacity);
   l->heap[place] = t;
   t->place = place;
 }
@@ -119,6 +120,7 @@ static void heap_sink(struct net_loop *l, struct net_timer *t) {
 
 struct net_timer *net_timer_new(struct net_loop *l, void (*function)(void *context),
                                 void *context) {
+  assert(function);
   struct net_timer *t = memory_new(sizeof *t);
   *t = (struct net_timer){.loop = l, .function = function, .context = context, .place = NOT_SET};
   return t;
@@ -223,6 +225,7 @@ static void run_tasks(struct net_loop *l) {
 
 // Only the first post of a turn wakes the loop; the others ride along, whatever their number.
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context) {
+  assert(function);
   pthread_mutex_lock(&l->lock);
   struct post_list *p = &l->posted;
   if (p->count == p->capacity) {
@@ -263,6 +266,7 @@ struct net_loop *net_loop_new(const struct world *world, struct error *e) {
 // Posts still waiting are dropped: what they would have touched is gone or going.
 void net_loop_free(struct net_loop *l) {
   if (!l) return;
+  assert(l->timers == 0);
   if (l->poller >= 0) world_close(l->world, l->poller);
   pthread_mutex_destroy(&l->lock);
   memory_free(l->posted.items);
