@@ -152,17 +152,20 @@ static bool is_failure(const struct engine_event *event) {
 // One failed choice fails the whole answer: half of what was asked for would look like all of it.
 static void fail_with_event(struct server_call *c, const struct engine_event *event) {
   struct api_error e;
-  if (event->finish == FINISH_ERROR)
+  if (event->finish == FINISH_ERROR) {
+    server_health_note(&c->server->health, event->error);
     api_error_set(&e, 500, "server_error", "engine_error", NULL, "%s", event->error);
-  else
+  } else {
     api_error_set(&e, 503, "server_error", "shutting_down", NULL,
                   "the engine stopped before the answer was complete");
+  }
   server_call_fail(c, &e);
 }
 
 static void end_choice(struct server_call *c, int index, const struct engine_event *event) {
   struct server_record *r = server_record_of(c->exchange);
   server_metrics_finished(&c->server->metrics, event);
+  server_health_note(&c->server->health, NULL);
   if (index % c->request.choices == 0) c->response.cached_tokens += event->cached_tokens;
   r->cached_tokens = c->response.cached_tokens;
   if (event->queue_s > r->queue_s) r->queue_s = event->queue_s;

@@ -118,6 +118,15 @@ struct server_histogram {
   double sum;                      // seconds
 };
 #define SERVER_STATUSES 24
+// How the model does.  A model that fails again and again is told as failing, until it answers
+// well: its requests are still taken, since nothing else can show that it has recovered.
+#define SERVER_FAILURES 3  // in a row, that make /healthz say so
+struct server_health {
+  int failures;     // sequences in a row that ended with an error of the engine
+  uint64_t failed;  // all of them
+  char error[160];  // of the last one; "" while failures is 0
+};
+
 struct server_metrics {
   uint64_t responses[ROUTE_COUNT][SERVER_STATUSES];  // by the table of statuses in metrics.c
   uint64_t abandoned;                                // clients that went away before the end
@@ -163,6 +172,11 @@ void server_map_event(const struct tokenizer *t, struct server_counter *c, bool 
 // Appends what `echo` shows of a prompt of /v1/completions.
 void server_map_echo(const struct tokenizer *t, const struct api_request *r, int prompt,
                      struct buffer *out);
+
+// ---- model.c too
+
+// A sequence ended: with an error of the engine, or well (NULL).
+void server_health_note(struct server_health *h, const char *error);
 
 // ---- call.c: a completion under way
 
@@ -228,6 +242,7 @@ struct server {
   struct work *work, *own_work;  // the first may be the caller's; own_work NULL then
   struct buffer scratch;         // of one event
   struct server_metrics metrics;
+  struct server_health health;
   uint64_t requests;  // records begun
   struct server_record *free_records;
   uint64_t started_ns;  // monotonic

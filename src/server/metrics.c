@@ -81,8 +81,8 @@ static void write_values(struct server *s, struct buffer *out) {
     const char *name, *type, *help;
     double value;
   } rows[] = {
-      {"motley_up", "gauge", "1 when a model is loaded and requests are taken.",
-       m != NULL && !s->draining},
+      {"motley_up", "gauge", "1 when a model is loaded, answers, and requests are taken.",
+       m != NULL && !s->draining && s->health.failures < SERVER_FAILURES},
       {"motley_uptime_seconds", "gauge", "Seconds since the server started.", server_uptime_s(s)},
       {"motley_resident_memory_bytes", "gauge", "Memory this process has in RAM.",
        (double)memory.resident},
@@ -106,6 +106,8 @@ static void write_values(struct server *s, struct buffer *out) {
       {"motley_sequences_rejected_total", "counter",
        "Sequences refused: the queue was full, the request impossible, or the server stopping.",
        (double)e.rejected},
+      {"motley_sequences_failed_total", "counter",
+       "Answers that ended with an error of the engine.", (double)s->health.failed},
       {"motley_sequences_preempted_total", "counter", "Times a sequence gave its cache pages up.",
        (double)e.preempted},
       {"motley_steps_total", "counter", "Forward passes.", (double)e.steps},

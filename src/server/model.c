@@ -7,6 +7,8 @@
 //                                                             becomes special tokens
 //   completions   text ──tokenizer, special tokens are plain text──▶ ids, or ids as given
 
+#include <stdio.h>
+
 #include "server/internal.h"
 
 // 1 at least: check_size divides by it.
@@ -127,4 +129,10 @@ bool server_model_encode(const struct server_model *m, const struct api_request 
     tokenizer_encode(model_tokenizer(m->model), text, true, false, out);
   }
   return check_length(m, r, out, e);
+}
+
+void server_health_note(struct server_health *h, const char *error) {
+  h->failures = error ? h->failures + 1 : 0;
+  h->failed += error != NULL;
+  snprintf(h->error, sizeof h->error, "%s", error ? error : "");
 }

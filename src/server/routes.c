@@ -95,6 +95,11 @@ static bool check_model(const struct server *s, struct api_error *e) {
 static void answer_health(struct server *s, struct net_exchange *x) {
   struct api_error e;
   if (!check_model(s, &e)) return server_answer_error(s, x, ROUTE_HEALTH, &e);
+  if (s->health.failures >= SERVER_FAILURES) {
+    api_error_set(&e, 503, "server_error", "model_failing", NULL, "the last %d answers failed: %s",
+                  s->health.failures, s->health.error);
+    return server_answer_error(s, x, ROUTE_HEALTH, &e);
+  }
   server_answer_json(s, x, ROUTE_HEALTH, 200, STR("{\"status\":\"ok\"}"));
 }
 

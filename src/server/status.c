@@ -11,15 +11,17 @@
 
 #include "server/internal.h"
 
-// context is what the engine takes, which may be less than the model was trained for.
+// context is what the engine takes, which may be less than the model was trained for.  error is why
+// the last answer failed, null after one that did not.
 static json_t *describe_model(const struct server *s, const struct server_model *m) {
   if (!m) return json_null();
   const struct model_config *c = model_config(m->model);
-  return json_pack("{s:s,s:s,s:I,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i}", "name", s->model_name,
+  const char *error = s->health.failures ? s->health.error : NULL;
+  return json_pack("{s:s,s:s,s:I,s:s,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:s?}", "name", s->model_name,
                    "architecture", c->architecture, "parameters", (json_int_t)c->parameters,
                    "types", c->types, "file_bytes", (json_int_t)c->file_bytes, "context",
                    m->context, "layers", c->layers, "width", c->width, "heads", c->heads,
-                   "kv_heads", c->kv_heads, "vocabulary", c->vocabulary);
+                   "kv_heads", c->kv_heads, "vocabulary", c->vocabulary, "error", error);
 }
 
 // load_percent is since the last request for it: the page asks every second or two.

@@ -39,7 +39,9 @@ const Facts = ({ rows }) => html`
 // "Q4_1 x210, F32 x61" → "Q4_1 ×210" and so on, each of which stays on one line.
 const types = (text) => text.split(', ').map((type, i) => html`${i ? ', ' : ''}<span>${type.replace(' x', ' ×')}</span>`);
 
+// A model whose last answer failed says why, before anything else.
 const modelRows = (model) => [
+  ...(model.error ? [['Failing', model.error]] : []),
   ['Parameters', count(model.parameters)],
   ['Architecture', model.architecture],
   ['Weights', types(model.types)],
