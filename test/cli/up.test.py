@@ -134,6 +134,11 @@ while 'Stop with' not in text:
 p.terminate()
 c.check('--host ::1', re.search(r'Page   http://\[::1\]:\d+/\n', text) and p.wait(60) == 0, text)
 
+with Server(model, '--host', '0.0.0.0') as s:
+    pass
+c.check('an address that means all is printed as one that a browser can open',
+        re.search(r'Page   http://127\.0\.0\.1:%d/\n' % s.port, s.output()), s.output())
+
 # ---- the end
 
 for number in (signal.SIGTERM, signal.SIGINT):
