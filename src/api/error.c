@@ -24,6 +24,7 @@ bool api_error_set(struct api_error *e, int status, const char *type, const char
 }
 
 static void write_text_or_null(const char *text, struct buffer *out) {
+  assert(text && out);
   if (text[0])
     api_json_write_string(out, str_of(text));
   else

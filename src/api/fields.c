@@ -164,6 +164,7 @@ const struct api_field *api_field_at(size_t index) {
 }
 
 bool api_field_applies(enum api_route where, bool chat) {
+  assert(where == API_BOTH || where == API_CHAT || where == API_COMPLETIONS);
   return where == API_BOTH || (where == API_CHAT) == chat;
 }
 
@@ -183,6 +184,7 @@ static bool is_empty(const json_t *value) {
 }
 
 static bool asks_for_nothing(const struct api_field *f, const json_t *value) {
+  assert(f->name && f->why);
   return !value || (f->neutral ? is_neutral(f->neutral, value) : is_empty(value));
 }
 

@@ -73,6 +73,7 @@ const char *api_json_describe(const json_t *value, char out[API_DESCRIPTION_MAX]
 
 // The five short forms and the two characters that always need one; all else in four hex digits.
 static void write_escape(struct buffer *out, unsigned char c) {
+  assert(c < 0x20 || c == '"' || c == '\\' || c == 0x7F);
   static const char short_forms[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
                                      ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
   if (c < sizeof short_forms && short_forms[c]) {
@@ -85,6 +86,7 @@ static void write_escape(struct buffer *out, unsigned char c) {
 
 // Copies runs of ordinary bytes at once; only the bytes between runs are looked at one by one.
 void api_json_write_string(struct buffer *out, struct str s) {
+  assert(s.data || s.length == 0);
   buffer_reserve(out, s.length + 2);
   buffer_add_char(out, '"');
   size_t run = 0;

@@ -36,6 +36,7 @@ static void write_bytes(struct buffer *out, struct str bytes) {
 
 // Leaves the object open: only the chosen token goes on with its alternatives.
 static void write_token(struct buffer *out, const struct api_token *token) {
+  assert(!isnan(token->logprob));
   buffer_add_text(out, "{\"token\":");
   api_json_write_string(out, token->bytes);
   buffer_add_text(out, ",\"logprob\":");
@@ -53,6 +54,7 @@ static struct buffer *next_element(struct api_choice *c, int column) {
 
 // One object per token; the alternatives have the same members, without their own alternatives.
 static void add_chat(struct api_choice *c, const struct api_event *event) {
+  assert(event->kind == API_TOKEN);
   struct buffer *out = next_element(c, API_LOGPROB_TOKENS);
   write_token(out, &event->token);
   buffer_add_text(out, ",\"top_logprobs\":[");
@@ -85,6 +87,7 @@ static void write_name(struct buffer *out, struct str bytes) {
 }
 
 static void write_top(struct buffer *out, const struct api_event *event) {
+  assert(event->top_count >= 0 && event->top_count <= SAMPLING_TOP_LOGPROBS);
   if (isnan(event->token.logprob)) return buffer_add_text(out, "null");
   buffer_add_char(out, '{');
   for (int i = 0; i < event->top_count; i++) {
@@ -98,6 +101,7 @@ static void write_top(struct buffer *out, const struct api_event *event) {
 
 // One element in each of four parallel lists.
 static void add_completion(struct api_choice *c, const struct api_event *event) {
+  assert(event->kind != API_END);
   write_name(next_element(c, API_LOGPROB_TOKENS), event->token.bytes);
   write_number(next_element(c, API_LOGPROB_VALUES), event->token.logprob);
   buffer_print(next_element(c, API_LOGPROB_OFFSETS), "%zu", c->logprob_offset);

@@ -36,6 +36,7 @@ struct place {
 };
 static struct place place_of(size_t message, const char *member, int element) {
   struct place p;
+  assert(message < MESSAGES_MAX && strlen(member) < 32);
   int used = snprintf(p.text, sizeof p.text, "messages[%zu]%s", message, member);
   if (element >= 0) snprintf(p.text + used, sizeof p.text - (size_t)used, "[%d]", element);
   return p;
@@ -68,6 +69,7 @@ static const json_t *part_text(struct api_reader *r, const char *where, const js
 static json_t *join_parts(struct api_reader *r, size_t message, const json_t *parts) {
   struct buffer text = {.may_fail = true};
   json_t *joined = NULL;
+  assert(json_is_array(parts));
   size_t i, count = json_array_size(parts);
   for (i = 0; i < count; i++) {
     struct place where = place_of(message, ".content", (int)i);
@@ -106,6 +108,7 @@ static json_t *normal_content(struct api_reader *r, size_t index, const json_t *
 // Templates index into these; a number where a list should be would surface as an obscure template
 // error.
 static bool check_kept_members(struct api_reader *r, size_t index, const json_t *message) {
+  assert(json_is_object(message));
   for (size_t i = 0; i < COUNT_OF(kept_members); i++) {
     const json_t *value = api_json_member(message, kept_members[i]);
     bool wants_array = strcmp(kept_members[i], "tool_calls") == 0;
@@ -174,6 +177,7 @@ static bool add_message(struct api_reader *r, size_t index, const json_t *messag
 
 // What cannot be kept when only the text of the last message is.
 static bool check_last(struct api_reader *r, size_t index, const json_t *last) {
+  assert(json_is_object(last));
   if (api_json_member(last, "tool_calls"))
     return api_refuse(r, place_of(index, ".tool_calls", -1).text,
                       "the last message calls tools: add a message of role tool with the result");
@@ -191,6 +195,7 @@ static bool check_last(struct api_reader *r, size_t index, const json_t *last) {
 
 // True and false of a field that must say what is done anyway.
 static bool check_switch(struct api_reader *r, const char *name, bool done, const char *why) {
+  assert(name && why);
   const json_t *value = api_json_member(r->root, name);
   char what[API_DESCRIPTION_MAX];
   if (!value) return true;

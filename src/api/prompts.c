@@ -42,6 +42,7 @@ static bool add_ids(struct api_reader *r, int at, const json_t *ids) {
 
 // The first element decided what all of them must be.
 static bool add_each(struct api_reader *r, const json_t *prompts, size_t count, bool texts) {
+  assert(count == json_array_size(prompts) && texts == (r->out->prompts != NULL));
   for (size_t i = 0; i < count; i++) {
     const json_t *prompt = json_array_get(prompts, i);
     if (texts ? !json_is_string(prompt) : !json_is_array(prompt))

@@ -39,6 +39,7 @@ static void write_head(const struct api_response *r, const char *chat, const cha
 }
 
 static void write_usage(const struct api_response *r, int generated_tokens, struct buffer *out) {
+  assert(generated_tokens >= 0 && r->cached_tokens <= r->prompt_tokens);
   buffer_print(out,
                "\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%d}}",
@@ -143,6 +144,7 @@ void api_write_response(const struct api_response *r, struct api_choice *choices
 // ---- streams
 
 static void open_chunk(const struct api_response *r, int index, struct buffer *out) {
+  assert(index >= 0);
   buffer_add_text(out, "data: ");
   write_head(r, "chat.completion.chunk", "text_completion", out);
   buffer_print(out, "{\"index\":%d,", index);
@@ -150,6 +152,7 @@ static void open_chunk(const struct api_response *r, int index, struct buffer *o
 
 static void close_chunk(const struct api_response *r, struct api_choice *c, const char *reason,
                         struct buffer *out) {
+  assert(reason && !c->finished);
   buffer_add_text(out, ",\"logprobs\":");
   api_write_logprobs(r, c, out);
   buffer_print(out, ",\"finish_reason\":%s}]", reason);

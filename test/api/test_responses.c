@@ -250,6 +250,7 @@ static void streamed_completion_with_logprobs(void **state) {
   assert_true(api_write_chunk(&f.response, &choice, 1, &answer[0], &f.out, &failure));
   assert_true(api_write_chunk(&f.response, &choice, 1, &answer[3], &f.out, &failure));
   assert_true(api_write_chunk(&f.response, &choice, 1, &answer[4], &f.out, &failure));
+  assert_int_equal(f.response.gathered, 0);  // what was sent is not held any more
   api_write_stream_end(&f.response, 4, &f.out);
   api_choice_clear(&choice);
   end(&f, "data: " HEAD("text_completion")
