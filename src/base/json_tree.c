@@ -39,7 +39,7 @@ static bool set_fault(struct json_tree_fault *fault, int line, int column, const
   assert(line > 0 && why);
   fault->line = line;
   fault->column = column;
-  snprintf(fault->why, sizeof fault->why, "%s", why);
+  snprintf(fault->why, sizeof fault->why, "%.*s", (int)sizeof fault->why - 1, why);
   return false;
 }
 

@@ -36,13 +36,14 @@ enum { AMD = 1, HYGON = 3 };
 // The first by name of the files that match; glob(7) patterns in the last part of the path.
 struct search {
   const char *pattern;
-  char found[NAME_MAX + 1];
+  char found[48];  // no device node has a longer name; longer ones are passed over
 };
 
 static bool look_at_name(void *context, const char *name) {
   struct search *s = context;
-  if (fnmatch(s->pattern, name, FNM_PERIOD) == 0 && (!s->found[0] || strcmp(name, s->found) < 0))
-    snprintf(s->found, sizeof s->found, "%s", name);
+  size_t size = strlen(name) + 1;
+  bool matches = size <= sizeof s->found && fnmatch(s->pattern, name, FNM_PERIOD) == 0;
+  if (matches && (!s->found[0] || strcmp(name, s->found) < 0)) memcpy(s->found, name, size);
   return true;
 }
 
