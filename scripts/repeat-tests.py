@@ -39,10 +39,10 @@ def environment_of_test_inputs(folder):
     return dict(item.decode().split('=', 1) for item in listing.split(b'\0') if b'=' in item)
 
 
-def tests_of(folder):
+def tests_of(folder, environment):
     """[{name, command, environment, folder, timeout, labels}]"""
-    listing = subprocess.run(['ctest', '--test-dir', folder, '--show-only=json-v1'], cwd=ROOT, stdout=subprocess.PIPE,
-                             check=True)
+    listing = subprocess.run(['ctest', '--test-dir', folder, '--show-only=json-v1'], cwd=ROOT, env=environment,
+                             stdout=subprocess.PIPE, check=True)  # it finds python3 by this PATH
     tests = []
     for test in json.loads(listing.stdout)['tests']:
         properties = {p['name']: p['value'] for p in test.get('properties', [])}
@@ -106,7 +106,7 @@ def main():
     environment.setdefault('TSAN_OPTIONS', 'halt_on_error=1:second_deadlock_stack=1')
     # gcc 12's thread sanitizer cannot place its shadow where the kernel spreads addresses widely.
     prefix = ['setarch', '-R'] if options.preset == 'tsan' else []
-    tests = [t for t in tests_of(folder) if re.search(options.regex, t['name'])]
+    tests = [t for t in tests_of(folder, environment) if re.search(options.regex, t['name'])]
     if options.preset == 'tsan':
         tests = [t for t in tests if 'threads' in t['labels']]
     os.makedirs(LOGS, exist_ok=True)
