@@ -56,14 +56,15 @@ def test_desktop(browser, url):
     page = browser.new_page(1280, 800)
     prepare(page, url, temperature=0, maxTokens=40)
     check('the page names the model', page.becomes("document.querySelector('.top .model').title.length > 3"))
-    # The first text that the page shows, however short a time: it is the beginning of the answer, not all of it.
+    # The first text that the page shows, however short a time, is not yet all of the answer.
     page.value("""new MutationObserver(() => { window.seen ||= document.querySelector('.live .prose')?.innerText; })
         .observe(document.body, {subtree: true, childList: true, characterData: true})""")
     say(page, 'Name three colours.')
     page.wait('window.seen', 300)
     seen = page.value('window.seen').rstrip()
     first = answers(page, 1)[0]
-    check('an answer streams in', first.startswith(seen[:10]) and 0 < len(seen) < len(first), repr((seen, first)))
+    # Its words may look different there: "1" becomes the sign of a list once "1. Red" has come.
+    check('an answer streams in', 0 < len(seen) < len(first), repr((seen, first)))
     check('it answers', 'colour' in first or 'Red' in first, first)
     check('it tells tokens and speed', page.becomes("document.querySelector('.stats').innerText.includes('tok/s')"))
     asked = page.ended(CHAT)
