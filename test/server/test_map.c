@@ -8,7 +8,8 @@
 #include "server/internal.h"
 
 static const int32_t some_ids[] = {4, 5, 6};
-static const struct token_list ids = {(int32_t *)(uintptr_t)some_ids, 3, 3};
+static const struct token_list ids = {
+    .ids = (int32_t *)(uintptr_t)some_ids, .count = 3, .capacity = 3};
 
 static void parse(bool chat, const char *body, struct api_request *r) {
   struct api_error e;
