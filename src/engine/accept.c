@@ -19,6 +19,7 @@
 
 static void push(struct engine *en, struct sequence *s, const struct engine_event *event,
                  struct str text) {
+  ASSERT(event->kind != EVENT_END);
   pthread_mutex_lock(&en->lock);
   if (s->stream) engine_stream_push(s->stream, event, text);
   pthread_mutex_unlock(&en->lock);
@@ -26,7 +27,10 @@ static void push(struct engine *en, struct sequence *s, const struct engine_even
 
 // ---- the end
 
-static double seconds(uint64_t from_ns, uint64_t to_ns) { return (double)(to_ns - from_ns) / 1e9; }
+static double seconds(uint64_t from_ns, uint64_t to_ns) {
+  ASSERT(from_ns <= to_ns);
+  return (double)(to_ns - from_ns) / 1e9;
+}
 
 // A phase that was not reached took no time; one that was not left lasts until now.
 static void fill_times(const struct engine *en, const struct sequence *s,
@@ -53,6 +57,7 @@ static struct str flush_text(struct engine *en, struct sequence *s) {
 // a consumer that frees it later finds no sequence to cancel.
 void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
                    const char *why) {
+  ASSERT(s->generated == s->count - s->prompt_count && en->live > 0);
   struct engine_event *event = &en->event;
   struct str text = flush_text(en, s);
   *event =
@@ -78,6 +83,7 @@ void engine_finish(struct engine *en, struct sequence *s, enum engine_finish fin
 
 // Samples into en->event, which then is the TOKEN event.
 static bool pick(struct engine *en, struct sequence *s, const float *logits, struct error *e) {
+  ASSERT(logits && s->count >= s->prompt_count);
   struct sampler_input in = {.sampling = &s->sampling,
                              .logits = logits,
                              .tokens = s->tokens,
@@ -92,6 +98,7 @@ static bool pick(struct engine *en, struct sequence *s, const float *logits, str
 
 // The token joins the sequence; the text that it completes goes out with it.
 static void take_token(struct engine *en, struct sequence *s, int32_t id) {
+  ASSERT(id >= 0 && id < en->backend.vocabulary && s->count < s->limit);
   if (s->first_token_ns == TIME_NEVER) s->first_token_ns = world_monotonic_ns(en->world);
   s->tokens[s->count++] = id;
   s->generated++;
@@ -103,6 +110,7 @@ static void take_token(struct engine *en, struct sequence *s, int32_t id) {
 }
 
 static void end(struct engine *en, struct sequence *s, enum engine_finish finish, const char *why) {
+  ASSERT(en->running.count > 0);
   engine_list_remove(&en->running, s);
   engine_finish(en, s, finish, why);
 }
@@ -111,6 +119,7 @@ static void end(struct engine *en, struct sequence *s, enum engine_finish finish
 void engine_end_fault(struct engine *en, struct sequence *s, int fault, int position) {
   char place[MODEL_PLACE_TEXT];
   struct error e = {0};
+  ASSERT(fault >= 0 && en->backend.place_print);
   en->backend.place_print(fault, place);
   error_set(&e, ERROR_INPUT,
             "the model's numbers are no longer finite after %s, at position %d; its file may be "

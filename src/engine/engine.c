@@ -30,6 +30,7 @@ static bool check_backend(const struct engine_backend *b, struct error *e) {
 // A block of the device's memory that the host reads and writes.
 static void *take_memory(struct device *d, size_t bytes, const char *for_what,
                          struct device_memory *out, struct error *e) {
+  ASSERT(bytes > 0);
   if (!device_limits_of(d)->host_memory) {
     error_set(e, ERROR_UNSUPPORTED, "the engine cannot read memory of the device %s",
               device_name(d));
@@ -62,6 +63,7 @@ static bool make_memory(struct engine *en, struct error *e) {
 
 // Every list as long as it can get, so that no step allocates.
 static void make_lists(struct engine *en) {
+  ASSERT(en->limits.sequences >= 1 && en->limits.step_tokens >= en->limits.sequences);
   size_t sequences = (size_t)en->limits.sequences, tokens = (size_t)en->limits.step_tokens;
   size_t live = sequences + (size_t)en->limits.queue;
   struct step *step = &en->step;
@@ -82,6 +84,7 @@ static void make_lists(struct engine *en) {
 // memory does not.
 struct engine *engine_new_backend(const struct engine_backend *backend,
                                   const struct engine_options *options, struct error *e) {
+  ASSERT(backend->forward && backend->is_end && backend->detokenize && backend->flush);
   struct engine_limits limits;
   if (!check_backend(backend, e) || !engine_limits_resolve(backend, options, &limits, e))
     return NULL;
@@ -148,6 +151,7 @@ static bool check_room(const struct engine *en, struct error *e) {
 // Joins stream and sequence and queues them, all or nothing.
 static bool enqueue(struct engine *en, struct sequence *s, struct engine_stream *stream,
                     struct error *e) {
+  ASSERT(!s->stream && !stream->sequence);
   pthread_mutex_lock(&en->lock);
   bool room = check_room(en, e);
   if (room) {
@@ -192,6 +196,7 @@ struct engine_stream *engine_submit(struct engine *en, const struct engine_reque
 // Moves sequences whose consumer is gone out of `list` into `gone`, and sees which consumers are
 // behind.  Lock held; streams may vanish once it is not.
 static int look_at_streams(struct sequence_list *list, struct sequence **gone) {
+  ASSERT(list->count >= 0);
   int kept = 0, gone_count = 0;
   for (int i = 0; i < list->count; i++) {
     struct sequence *s = list->items[i];
@@ -223,6 +228,7 @@ static void collect(struct engine *en) {
 
 // All of a step's time goes here.
 static void forward(struct engine *en) {
+  ASSERT(en->step.tokens >= 1 && en->step.tokens <= en->limits.step_tokens);
   const struct step *step = &en->step;
   struct model_batch batch = {.tokens = step->tokens,
                               .ids = step->ids,
@@ -266,6 +272,7 @@ static void accept_all(struct engine *en) {
 
 // Copies the step's own counters to where other threads may read them.
 static void publish_stats(struct engine *en) {
+  ASSERT(en->pool.free_count >= 0 && en->pool.free_count <= en->limits.pages);
   struct engine_stats *stats = &en->stats;
   pthread_mutex_lock(&en->lock);
   stats->running = en->running.count;
@@ -282,6 +289,7 @@ static void publish_stats(struct engine *en) {
 
 // Pages become known before tokens are accepted: a sequence that ends leaves its prefix behind.
 static void run_batch(struct engine *en) {
+  ASSERT(en->step.member_count >= 1 && en->step.member_count <= en->limits.sequences);
   uint64_t begun = world_monotonic_ns(en->world);
   forward(en);
   engine_schedule_done(en);

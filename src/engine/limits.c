@@ -46,6 +46,7 @@ static uint64_t pages_for(uint64_t tokens) {
 
 // Enough for `sequences` of a usual length, and for one of the length that was asked for.
 static uint64_t default_cache_bytes(const struct engine_backend *b, int context, int sequences) {
+  ASSERT(context >= 2 && sequences >= 1);
   int usual = context < DEFAULT_SEQUENCE_TOKENS ? context : DEFAULT_SEQUENCE_TOKENS;
   uint64_t pages = pages_for((uint64_t)usual) * (uint64_t)sequences;
   if (pages < pages_for((uint64_t)context)) pages = pages_for((uint64_t)context);
@@ -65,6 +66,7 @@ static bool check_memory(const struct engine_backend *b, uint64_t bytes, struct 
 // A context that was asked for must fit the cache; the model's own is cut down to it.
 bool engine_limits_resolve(const struct engine_backend *b, const struct engine_options *o,
                            struct engine_limits *out, struct error *e) {
+  ASSERT(b->page_bytes > 0 && b->positions >= 2);
   struct engine_limits l = {0};
   if (!resolve_batch(o, &l, e)) return false;
   if (o->context < 0 || o->context == 1 || o->context > b->positions)

@@ -28,6 +28,7 @@
 
 // All pages begin free.  At least one bucket a page keeps chains short.
 void engine_pages_init(struct page_pool *p, int count) {
+  ASSERT(count >= 1);
   uint32_t buckets = 16;
   while (buckets < (uint32_t)count) buckets *= 2;
   *p = (struct page_pool){.count = count, .bucket_mask = buckets - 1, .oldest = -1, .newest = -1};
@@ -49,12 +50,14 @@ int engine_pages_available(const struct page_pool *p) { return p->free_count + p
 // ---- the free list
 
 static void put_free(struct page_pool *p, int32_t index) {
+  ASSERT(index >= 0 && index < p->count);
   p->pages[index] = (struct page){.bucket_next = p->free_first};
   p->free_first = index;
   p->free_count++;
 }
 
 static int32_t get_free(struct page_pool *p) {
+  ASSERT(p->free_count > 0);
   int32_t index = p->free_first;
   p->free_first = p->pages[index].bucket_next;
   p->free_count--;
@@ -65,6 +68,7 @@ static int32_t get_free(struct page_pool *p) {
 
 // As the newest: it was in use until now.
 static void cache_put(struct page_pool *p, int32_t index) {
+  ASSERT(p->pages[index].known && p->pages[index].references == 0);
   struct page *page = &p->pages[index];
   page->older = p->newest;
   page->newer = -1;
@@ -76,6 +80,7 @@ static void cache_put(struct page_pool *p, int32_t index) {
 
 // From anywhere in the list: a prefix that is found again, or the oldest.
 static void cache_remove(struct page_pool *p, int32_t index) {
+  ASSERT(p->cached_count > 0);
   struct page *page = &p->pages[index];
   if (page->older >= 0) p->pages[page->older].newer = page->newer;
   if (page->newer >= 0) p->pages[page->newer].older = page->older;
@@ -87,6 +92,7 @@ static void cache_remove(struct page_pool *p, int32_t index) {
 // ---- the table of known pages
 
 static int32_t *bucket_of(const struct page_pool *p, int32_t parent, const int32_t *tokens) {
+  ASSERT(parent >= -1 && parent < p->count);
   uint64_t hash = hash_bytes(tokens, PAGE_TOKEN_BYTES, (uint64_t)(int64_t)parent);
   return &p->buckets[hash & p->bucket_mask];
 }
@@ -114,8 +120,17 @@ static void forget(struct page_pool *p, int32_t index) {
 
 // ---- what sequences call
 
+// Every page is free, cached or referenced; the lists and the counts agree.
+static bool pages_are_sound(const struct page_pool *p) {
+  int cached = 0;
+  for (int32_t i = p->oldest; i >= 0; i = p->pages[i].newer, cached++)
+    if (!p->pages[i].known || p->pages[i].references || cached > p->count) return false;
+  return cached == p->cached_count && p->free_count >= 0 && p->free_count + cached <= p->count;
+}
+
 // A free page, else the oldest cached one.
 int32_t engine_pages_take(struct page_pool *p) {
+  ASSERT_DEBUG(pages_are_sound(p));
   if (!p->free_count && p->cached_count) {
     int32_t victim = p->oldest;
     cache_remove(p, victim);
@@ -129,6 +144,7 @@ int32_t engine_pages_take(struct page_pool *p) {
 }
 
 int32_t engine_pages_find(struct page_pool *p, int32_t parent, const int32_t *tokens) {
+  ASSERT(parent < 0 || p->pages[parent].known);
   int32_t index = lookup(p, parent, tokens);
   if (index < 0) return -1;
   if (p->pages[index].references++ == 0) cache_remove(p, index);
@@ -157,6 +173,7 @@ int32_t engine_pages_publish(struct page_pool *p, int32_t parent, const int32_t 
 
 // Last page first: see the order of eviction above.
 void engine_pages_release(struct page_pool *p, const int32_t *table, int count) {
+  ASSERT(count >= 0);
   for (int i = count - 1; i >= 0; i--) {
     struct page *page = &p->pages[table[i]];
     ASSERT(page->references > 0);

@@ -91,6 +91,7 @@ bool engine_request_check(const struct engine_request *r, int context,
 
 // What the request points to; the numbers came along with the struct.
 static void copy_lists(struct sequence *s, const struct engine_request *r) {
+  ASSERT(r->stop_count >= 0 && s->sampling.bias_count >= 0);
   struct sampling *sampling = &s->sampling;
   size_t biases = (size_t)sampling->bias_count;
   sampling->bias_ids =
@@ -106,6 +107,7 @@ static void copy_lists(struct sequence *s, const struct engine_request *r) {
 
 // Waiting sequences hold their prompt only; make_tables (scheduler.c) gives them room to grow.
 struct sequence *engine_sequence_new(const struct engine_request *r, int context) {
+  ASSERT(r->prompt_count >= 1 && r->prompt_count <= context);
   struct sequence *s = memory_new(sizeof *s);
   s->sampling = r->sampling;
   copy_lists(s, r);
@@ -126,6 +128,7 @@ struct sequence *engine_sequence_new(const struct engine_request *r, int context
 }
 
 void engine_sequence_free(struct sequence *s) {
+  ASSERT(!s->stream || !s->stream->sequence);
   buffer_clear(&s->held.text);
   arena_clear(&s->memory);
   memory_free(s->tokens);
@@ -148,7 +151,14 @@ int engine_list_after(const struct sequence_list *l, uint64_t arrival) {
   return low;
 }
 
+static bool list_has(const struct sequence_list *l, const struct sequence *s) {
+  for (int i = 0; i < l->count; i++)
+    if (l->items[i] == s) return true;
+  return false;
+}
+
 void engine_list_insert(struct sequence_list *l, struct sequence *s) {
+  ASSERT_DEBUG(!list_has(l, s));
   int at = engine_list_after(l, s->arrival);
   memmove(l->items + at + 1, l->items + at, (size_t)(l->count - at) * sizeof *l->items);
   l->items[at] = s;
@@ -156,6 +166,7 @@ void engine_list_insert(struct sequence_list *l, struct sequence *s) {
 }
 
 void engine_list_remove(struct sequence_list *l, struct sequence *s) {
+  ASSERT_DEBUG(list_has(l, s));
   int at = engine_list_after(l, s->arrival) - 1;
   l->count--;
   memmove(l->items + at, l->items + at + 1, (size_t)(l->count - at) * sizeof *l->items);

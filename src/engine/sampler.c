@@ -19,7 +19,6 @@
 // The exponential is written out in plain multiplies and adds, four at a time: faster than calling
 // libm for each of 100,000 tokens, and with the same bits on every machine.
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -35,6 +34,7 @@ typedef int32_t lane_bits __attribute__((vector_size(LANES * sizeof(int32_t))));
 
 // 16 bytes a token of the vocabulary.
 void engine_sampler_init(struct sampler *s, int vocabulary) {
+  ASSERT(vocabulary >= 1);
   s->vocabulary = vocabulary;
   s->padded = (vocabulary + LANES - 1) / LANES * LANES;
   s->scores = memory_new((size_t)s->padded * sizeof *s->scores);
@@ -77,6 +77,7 @@ static inline lanes exponential(lanes x) {
 
 // weights[i] = e^((scores[i] - best) / temperature); returns their sum.
 static double weigh(struct sampler *s, float best, float temperature) {
+  ASSERT(temperature > 0);
   double total = 0;
   for (int i = 0; i < s->padded; i += LANES) {
     lanes x;
@@ -96,6 +97,7 @@ static inline bool better(const float *scores, int32_t a, int32_t b) {
 
 // Restores the heap below `at`; the root is the worst.
 static void sift_down(const float *scores, int32_t *heap, int count, int at) {
+  ASSERT_DEBUG(at >= 0 && (count == 0 || at < count));
   int32_t moving = heap[at];
   for (int child; (child = 2 * at + 1) < count; at = child) {
     if (child + 1 < count && better(scores, heap[child], heap[child + 1])) child++;
@@ -106,11 +108,13 @@ static void sift_down(const float *scores, int32_t *heap, int count, int at) {
 }
 
 static void make_heap(const float *scores, int32_t *heap, int count) {
+  ASSERT(count >= 1);
   for (int i = count / 2 - 1; i >= 0; i--) sift_down(scores, heap, count, i);
 }
 
 // Leaves the k best of all tokens in s->heap, the worst of them at the root.
 static void keep_best(struct sampler *s, int k) {
+  ASSERT(k >= 1 && k <= s->vocabulary);
   for (int i = 0; i < k; i++) s->heap[i] = i;
   make_heap(s->scores, s->heap, k);
   float worst = s->scores[s->heap[0]];
@@ -132,6 +136,7 @@ static inline void swap(int32_t *a, int32_t *b) {
 
 // Puts the middle one of first, middle and last to the front.
 static void choose_pivot(const float *scores, int32_t *ids, int count) {
+  ASSERT_DEBUG(count >= 2);
   int32_t *a = &ids[0], *b = &ids[count / 2], *c = &ids[count - 1];
   if (better(scores, *b, *a)) swap(a, b);
   if (better(scores, *c, *b)) swap(b, c);
@@ -142,6 +147,7 @@ static void choose_pivot(const float *scores, int32_t *ids, int count) {
 // Of `count` ids in s->heap: the one at which the sum of weights, best first, reaches `wanted`.
 // Weights are s->weights, or 1 each.  Quicksort that only follows the side where the answer lies.
 static int32_t select_token(struct sampler *s, int count, double wanted, bool weighted) {
+  ASSERT(count >= 1);
   int32_t *ids = s->heap;
   while (count > 1) {
     choose_pivot(s->scores, ids, count);
@@ -205,12 +211,20 @@ static int32_t best_token(const struct sampler *s, int position, struct error *e
 }
 
 static void load_scores(struct sampler *s, const float *logits) {
+  ASSERT(s->padded >= s->vocabulary && s->padded % LANES == 0);
   memcpy(s->scores, logits, (size_t)s->vocabulary * sizeof *logits);
   for (int i = s->vocabulary; i < s->padded; i++) s->scores[i] = -INFINITY;
 }
 
+static bool counts_are_zero(const struct sampler *s) {
+  for (int i = 0; i < s->vocabulary; i++)
+    if (s->counts[i]) return false;
+  return true;
+}
+
 // s->counts marks what was seen already, so that each token is penalised once.
 static void repeat_penalty(struct sampler *s, const struct sampler_input *in) {
+  ASSERT_DEBUG(counts_are_zero(s));
   float penalty = in->sampling->repetition_penalty;
   if (penalty == 1) return;
   for (int i = 0; i < in->count; i++) {
@@ -223,6 +237,7 @@ static void repeat_penalty(struct sampler *s, const struct sampler_input *in) {
 
 // First counts, then subtracts once a token and clears its count on the way.
 static void answer_penalties(struct sampler *s, const struct sampler_input *in) {
+  ASSERT_DEBUG(counts_are_zero(s));
   const struct sampling *p = in->sampling;
   if (p->presence_penalty == 0 && p->frequency_penalty == 0) return;
   for (int i = in->prompt_count; i < in->count; i++) s->counts[in->tokens[i]]++;
@@ -256,11 +271,13 @@ static inline bool kept(struct cut c, float score, int32_t i) {
 }
 
 static struct cut cut_at(const struct sampler *s, int32_t id) {
+  ASSERT(id >= 0 && id < s->vocabulary);
   return (struct cut){s->scores[id], id};
 }
 
 // 0 < k < vocabulary.
 static struct cut cut_top_k(struct sampler *s, int k) {
+  ASSERT(k > 0 && k < s->vocabulary);
   if (k <= HEAP_MOST) {
     keep_best(s, k);
     return cut_at(s, s->heap[0]);
@@ -281,6 +298,7 @@ static double drop(struct sampler *s, struct cut c, float least) {
 
 // The fewest tokens, best first, whose weights make up top_p of the total.
 static struct cut cut_top_p(struct sampler *s, double top_p, double total) {
+  ASSERT(top_p < 1 && total > 0);
   double least = (1 - top_p) * total / s->vocabulary;
   int count = 0;
   for (int i = 0; i < s->vocabulary; i++)
@@ -290,6 +308,7 @@ static struct cut cut_top_p(struct sampler *s, double top_p, double total) {
 
 // Filters one after the other; returns the weight of what is left.
 static double filter(struct sampler *s, const struct sampling *p, double total) {
+  ASSERT(total > 0);
   if (p->top_k > 0 && p->top_k < s->vocabulary) total = drop(s, cut_top_k(s, p->top_k), 0);
   if (p->top_p < 1) total = drop(s, cut_top_p(s, (double)p->top_p, total), 0);
   // Weights are relative to the best token's, 1.
@@ -299,6 +318,7 @@ static double filter(struct sampler *s, const struct sampling *p, double total) 
 
 // One draw, then a walk upward through the ids until their weights pass it.
 static int32_t draw(const struct sampler *s, double total, uint64_t *random) {
+  ASSERT(total > 0);
   double target = total * (double)(random_next(random) >> 11) * 0x1p-53, sum = 0;
   int32_t chosen = -1;
   for (int i = 0; i < s->vocabulary && sum <= target; i++) {
@@ -314,6 +334,7 @@ static int32_t draw(const struct sampler *s, double total, uint64_t *random) {
 // The best `count` in order, taken from a heap with the worst at its root, so the last place is
 // filled first.
 static void list_top(struct sampler *s, int count, double normaliser, struct engine_event *event) {
+  ASSERT(count >= 0 && count <= SAMPLING_TOP_LOGPROBS);
   event->top_count = count < s->vocabulary ? count : s->vocabulary;
   if (!event->top_count) return;
   keep_best(s, event->top_count);
@@ -336,7 +357,7 @@ static double measure(struct sampler *s, int32_t best, int top_logprobs,
 
 bool engine_sampler_score(struct sampler *s, const float *logits, int position, int32_t id,
                           int top_logprobs, struct engine_event *event, struct error *e) {
-  assert(top_logprobs >= 0 && id >= 0 && id < s->vocabulary);
+  ASSERT(top_logprobs >= 0 && id >= 0 && id < s->vocabulary);
   load_scores(s, logits);
   int32_t best = best_token(s, position, e);
   if (best < 0) return false;
@@ -347,6 +368,7 @@ bool engine_sampler_score(struct sampler *s, const float *logits, int position, 
 // The raw logits are looked at before they are adjusted: log-probabilities are about them.
 bool engine_sampler_pick(struct sampler *s, const struct sampler_input *in, uint64_t *random,
                          struct engine_event *event, struct error *e) {
+  ASSERT(in->count >= 1 && in->prompt_count <= in->count);
   const struct sampling *p = in->sampling;
   double normaliser = 0;
   load_scores(s, in->logits);

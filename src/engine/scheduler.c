@@ -45,6 +45,7 @@ static int pages_for(int tokens) { return (tokens + KERNEL_PAGE_TOKENS - 1) / KE
 // ---- giving way
 
 static void preempt(struct engine *en, struct sequence *s) {
+  ASSERT(s->page_count >= s->published);
   engine_list_remove(&en->running, s);
   engine_pages_release(&en->pool, s->pages, s->page_count);
   s->page_count = s->published = s->computed = 0;
@@ -69,6 +70,7 @@ static bool preempt_paused(struct engine *en) {
 
 // Gets the page for the one pending token of s; false when s itself had to give way.
 static bool grow(struct engine *en, struct sequence *s) {
+  ASSERT(pending(s) == 1 && s->page_count < pages_for(s->limit));
   for (;;) {
     int32_t page = engine_pages_take(&en->pool);
     if (page >= 0) {
@@ -96,6 +98,7 @@ static void grow_all(struct engine *en) {
 
 // Room for all the tokens it may get, so that no step allocates.
 static void make_tables(struct sequence *s) {
+  ASSERT(s->limit >= s->count);
   if (s->pages) return;
   s->tokens = memory_resize(s->tokens, (size_t)s->limit * sizeof *s->tokens);
   s->pages = memory_new((size_t)pages_for(s->limit) * sizeof *s->pages);
@@ -104,6 +107,7 @@ static void make_tables(struct sequence *s) {
 // Takes known pages that continue the sequence, as far as its last token but one: the last is
 // always computed, since its logits are wanted.
 static void take_known(struct engine *en, struct sequence *s) {
+  ASSERT(s->published * KERNEL_PAGE_TOKENS == s->computed);
   int most = engine_is_telling(s) ? s->told : s->count;
   while (s->computed + KERNEL_PAGE_TOKENS < most) {
     int i = s->computed / KERNEL_PAGE_TOKENS;
@@ -121,12 +125,14 @@ static void take_known(struct engine *en, struct sequence *s) {
 }
 
 static bool get_place(struct engine *en) {
+  ASSERT(en->running.count <= en->limits.sequences);
   return en->running.count < en->limits.sequences || preempt_paused(en);
 }
 
 // Pages for every token and one more, or none.  One page per running sequence is left alone: each
 // will want it soon, and would preempt this one for it.
 static bool get_pages(struct engine *en, struct sequence *s) {
+  ASSERT(s->page_count == 0 && s->computed == 0);
   make_tables(s);
   for (;;) {
     take_known(en, s);
@@ -144,6 +150,7 @@ static bool get_pages(struct engine *en, struct sequence *s) {
 // Counts tokens that are in the pages for the first time; `found`: they were taken, not computed.
 // Returns how many of them belong to the prompt.
 static int count_reached(struct engine *en, struct sequence *s, bool found) {
+  ASSERT(s->computed <= s->count);
   int prompt = (s->computed < s->prompt_count ? s->computed : s->prompt_count) - s->reached;
   if (s->computed > s->reached) s->reached = s->computed;
   if (prompt <= 0) return 0;
@@ -204,6 +211,7 @@ static void add_decodes(struct engine *en) {
 
 // Whether a member of this batch computes the very page that s would compute next.
 static bool page_in_work(const struct engine *en, const struct sequence *s) {
+  ASSERT(s->computed < s->count);
   int end = s->computed + KERNEL_PAGE_TOKENS;
   if (s->computed % KERNEL_PAGE_TOKENS || end >= s->count) return false;
   for (int i = 0; i < en->step.member_count; i++) {
@@ -217,6 +225,7 @@ static bool page_in_work(const struct engine *en, const struct sequence *s) {
 
 // A chunk that does not end the prompt ends with a page, so that others can take it.
 static int chunk_of(const struct sequence *s, int room) {
+  ASSERT(room >= 1);
   if (pending(s) <= room) return pending(s);
   int spill = (s->computed + room) % KERNEL_PAGE_TOKENS;
   return room > spill ? room - spill : room;
@@ -268,6 +277,7 @@ bool engine_schedule(struct engine *en) {
 
 // After the forward pass: the members' tokens are in their pages; full pages become known.
 void engine_schedule_done(struct engine *en) {
+  ASSERT(en->step.tokens >= 1);
   struct step *step = &en->step;
   for (int i = 0; i < step->member_count; i++) {
     struct sequence *s = step->members[i].sequence;

@@ -14,6 +14,7 @@
 // A slot that stands for a second long past starts anew.
 void engine_stats_add(struct stats_window *w, uint64_t end_ns, uint64_t step_ns, int prefill_tokens,
                       int decode_tokens) {
+  ASSERT(prefill_tokens >= 0 && decode_tokens >= 0);
   uint64_t second = end_ns / SECOND_NS;
   struct stats_second *s = &w->seconds[second % STATS_SECONDS];
   if (s->second != second) *s = (struct stats_second){.second = second};

@@ -35,11 +35,13 @@ void engine_stream_push(struct engine_stream *s, const struct engine_event *even
 }
 
 bool engine_stream_full(const struct engine_stream *s) {
+  ASSERT(s->count >= 0 && s->count <= ENGINE_STREAM_EVENTS);
   return s->count + STREAM_ROOM > ENGINE_STREAM_EVENTS;
 }
 
 // Nothing can join the list meanwhile: only this thread pushes.
 void engine_stream_notify(struct engine *en) {
+  ASSERT(en->notify_count >= 0);
   pthread_mutex_lock(&en->lock);
   for (int i = 0; i < en->notify_count; i++) {
     struct engine_stream *s = en->notify[i];
@@ -58,6 +60,7 @@ void engine_stream_notify(struct engine *en) {
 
 // The slot gets the consumer's old buffer in exchange for the text.
 bool engine_stream_next(struct engine_stream *s, struct engine_event *out) {
+  ASSERT(s->first >= 0 && s->first < ENGINE_STREAM_EVENTS);
   struct engine *en = s->engine;
   pthread_mutex_lock(&en->lock);
   bool some = s->count > 0;

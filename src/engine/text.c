@@ -19,6 +19,7 @@
 
 // Length of the longest stop string that ends at byte `end` of text, 0 = none.
 static size_t stop_ending_at(struct str text, size_t end, const struct str *stops, int stop_count) {
+  ASSERT_DEBUG(end <= text.length);
   size_t longest = 0;
   for (int i = 0; i < stop_count; i++) {
     size_t length = stops[i].length;
@@ -30,6 +31,7 @@ static size_t stop_ending_at(struct str text, size_t end, const struct str *stop
 
 // Length of the longest suffix of text that is the beginning of `stop`, but not all of it.
 static size_t begun(struct str text, struct str stop) {
+  ASSERT(stop.length >= 1);
   size_t length = stop.length - 1 < text.length ? stop.length - 1 : text.length;
   for (; length; length--)
     if (!memcmp(text.data + text.length - length, stop.data, length)) break;
@@ -38,6 +40,7 @@ static size_t begun(struct str text, struct str stop) {
 
 // Byte by byte, so that the answer does not depend on where tokens ended.
 size_t engine_text_scan(struct held_text *t, const struct str *stops, int stop_count) {
+  ASSERT(t->scanned <= t->text.length);
   struct str text = buffer_str(&t->text);
   for (size_t end = t->scanned + 1; stop_count && !t->stopped && end <= text.length; end++) {
     size_t stop = stop_ending_at(text, end, stops, stop_count);
@@ -56,6 +59,7 @@ size_t engine_text_scan(struct held_text *t, const struct str *stops, int stop_c
 }
 
 void engine_text_drop(struct held_text *t, size_t length) {
+  ASSERT(length <= t->text.length && length <= t->scanned);
   buffer_drop_front(&t->text, length);
   t->scanned -= length;
 }

@@ -32,6 +32,7 @@
 #define SPLIT_UNITS_PER_THREAD 4  // with fewer tiles than this, tiles are cut at segments
 
 size_t kernel_page_bytes(int layers, int kv_heads, int head_dim) {
+  ASSERT(layers >= 1 && kv_heads >= 1 && head_dim >= 1);
   return (size_t)layers * 2 * (size_t)kv_heads * (size_t)head_dim * KERNEL_PAGE_TOKENS *
          sizeof(uint16_t);
 }
@@ -42,6 +43,7 @@ static size_t block_bytes(const struct kernel_cache *c) {  // K or V of one laye
 
 // Offset of the K block of one layer and kv head in a page; V lies block_bytes behind it.
 static size_t head_offset(const struct kernel_cache *c, int layer, int kv_head) {
+  ASSERT_DEBUG(layer < c->layers && kv_head < c->kv_heads);
   return (size_t)layer * 2 * block_bytes(c) +
          (size_t)kv_head * (size_t)c->head_dim * KERNEL_PAGE_TOKENS * sizeof(uint16_t);
 }
@@ -60,6 +62,7 @@ struct store_job {
 
 // Values are one run; keys go to the same slot of every dimension's run of 16.
 static void store_token(const struct store_job *j, const struct kernel_span *s, int64_t i) {
+  ASSERT_DEBUG(i >= 0 && i < s->count && j->cache->head_dim <= KERNEL_HEAD_DIM_MAX);
   const struct kernel_cache *c = j->cache;
   int64_t position = s->position + i, slot = position % KERNEL_PAGE_TOKENS;
   uint8_t *page = c->base + (size_t)s->pages[position / KERNEL_PAGE_TOKENS] * c->page_bytes;
@@ -154,6 +157,7 @@ static int segments_of(const struct tile *t) {
 }
 
 static int64_t row_of(const struct attention_job *j, const struct tile *t, int token) {
+  ASSERT_DEBUG(token >= 0 && token < t->tokens);
   int64_t row = t->span->first + t->token + token;
   return (row * j->heads + t->head) * j->cache->head_dim;
 }
@@ -170,6 +174,7 @@ static void load_queries(const struct attention_job *j, const struct tile *t, fl
 // value that is not there.
 static void attend_segment(const struct attention_job *j, const struct tile *t, int segment,
                            const struct tile_scratch *s, struct piece into) {
+  ASSERT_DEBUG(t->tokens * t->heads <= QUERY_TILE && segment < segments_of(t));
   const struct kernel_leaves *leaves = j->context->leaves;
   const struct kernel_cache *c = j->cache;
   struct kv_view view = {c->base + head_offset(c, j->layer, t->kv_head), c->page_bytes,
@@ -194,6 +199,7 @@ static void attend_segment(const struct attention_job *j, const struct tile *t, 
 // Adds the piece of `segment` to what the segments before it gave.
 static void merge(const struct attention_job *j, const struct tile *t, int segment,
                   struct piece from, struct piece into) {
+  ASSERT_DEBUG(segment > 0);
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++) {
     if (!keys_seen(t, i / t->heads, segment * SEGMENT_TOKENS)) continue;
@@ -207,6 +213,7 @@ static void merge(const struct attention_job *j, const struct tile *t, int segme
 }
 
 static void write_out(const struct attention_job *j, const struct tile *t, struct piece p) {
+  ASSERT_DEBUG(p.sum[0] != 0);
   int head_dim = j->cache->head_dim;
   for (int i = 0; i < t->tokens * t->heads; i++)
     j->context->leaves->rows->scale(p.out + i * head_dim, 1 / p.sum[i], head_dim,
@@ -256,6 +263,7 @@ static bool next_tile(const struct attention_job *j, struct tile *t) {
 
 // Keys times tokens: what a segment, or with segment < 0 the whole tile, costs.
 static int64_t cost_of(const struct tile *t, int segment) {
+  ASSERT_DEBUG(segment < segments_of(t));
   int last = t->tokens - 1;
   int keys = segment < 0 ? position_of(t, last) + 1 : keys_seen(t, last, segment * SEGMENT_TOKENS);
   return (int64_t)(keys + KERNEL_PAGE_TOKENS) * t->tokens * t->heads;

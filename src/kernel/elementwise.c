@@ -32,6 +32,7 @@ struct row_job {
 // Small batches stay with the caller.
 static void run(struct kernel_context *k, pool_function *function, struct row_job *j,
                 int64_t elements) {
+  ASSERT(j->items >= 0 && elements >= 0);
   j->leaves = k->leaves;
   if (elements > ALONE_ELEMENTS)
     device_team_run(k->device, function, j);
@@ -106,6 +107,7 @@ void kernel_cpu_add_bias(struct kernel_context *k, const void *arguments) {
 
 // Lays an empty table for `tokens` positions, or for as many as there is memory for.
 static void rope_lay_out(struct kernel_context *k, const struct kernel_rope *rope, int tokens) {
+  ASSERT(tokens >= 1);
   struct rope_table *table = &k->rope;
   size_t half = (size_t)rope->rotated / 2;
   size_t token_bytes = sizeof(int32_t) + 2 * half * sizeof(float);
@@ -145,6 +147,7 @@ static void fill_angles(void *context, int index, int count) {
 // Makes the table that of the first `tokens` positions; fewer when memory is short.
 static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rope,
                          const int32_t *positions, int tokens) {
+  ASSERT(rope->rotated >= 2 && tokens >= 1);
   if (rope_is_current(&k->rope, rope, positions, tokens)) return;
   rope_lay_out(k, rope, tokens);
   memcpy(k->rope.inverse_frequency, rope->inverse_frequency, (size_t)k->rope.half * sizeof(float));
@@ -157,6 +160,8 @@ static void rope_prepare(struct kernel_context *k, const struct kernel_rope *rop
 
 // All heads of a token turn by the same angles.
 static void rotate_rows(void *context, int index, int count) {
+  ASSERT_DEBUG(2 * ((const struct row_job *)context)->rope->half <=
+               ((const struct row_job *)context)->columns);
   const struct row_job *j = context;
   int half = j->rope->half;
   int64_t begin, end;

@@ -50,6 +50,7 @@ struct operands {
 
 // Cuts `memory` into rows of the converted formats.
 static void place_operands(const struct matmul_job *j, uint8_t *memory, uint8_t **rows) {
+  ASSERT_DEBUG(j->columns >= 1);
   for (int o = 0; o < OPERANDS; o++) {
     rows[o] = memory;
     if (j->converted[o]) memory += (size_t)j->tokens * kernel_operand_bytes(o, j->columns);
@@ -67,6 +68,7 @@ static void convert_token(const struct matmul_job *j, enum kernel_operand o, con
 // Tokens [begin, end) in every format that some weight wants.
 static void convert_tokens(const struct matmul_job *j, int64_t begin, int64_t end,
                            uint8_t *const *rows) {
+  ASSERT_DEBUG(begin >= 0 && end <= j->tokens);
   for (int o = 0; o < OPERANDS; o++) {
     size_t stride = kernel_operand_bytes(o, j->columns);
     for (int64_t t = begin; j->converted[o] && t < end; t++)
@@ -102,6 +104,7 @@ static struct operands find_operands(const struct matmul_job *j, uint8_t *memory
 // The product of groups [first, first + groups) of weight w with tokens [t, t + tokens).
 static struct product product_of(const struct matmul_job *j, const struct operands *x, int w,
                                  int64_t first, int64_t groups, int64_t t, int tokens) {
+  ASSERT_DEBUG(first >= 0 && groups >= 1 && t + tokens <= j->tokens);
   const struct kernel_weight *weight = j->weights[w];
   enum kernel_operand o = kernel_operand_of(weight->dtype);
   size_t stride = kernel_pack_group_bytes(weight->dtype, j->columns);
@@ -141,6 +144,7 @@ static void multiply_few(void *context, int index, int count) {
 }
 
 static size_t panel_bytes(enum kernel_dtype t, int64_t columns) {
+  ASSERT_DEBUG(columns >= 1);
   return kernel_operand_of(t) == OPERAND_Q8
              ? (size_t)(columns / BLOCK_COLUMNS) * sizeof(struct panel_block)
              : (size_t)columns * GROUP_ROWS * sizeof(float);
@@ -156,6 +160,7 @@ static size_t operand_offset(const struct kernel_leaves *leaves, enum kernel_ope
 // Columns [first, first + columns) of the panel that p describes whole.
 static void multiply_piece(const struct kernel_leaves *leaves, enum kernel_dtype t,
                            struct product p, int64_t first, int64_t columns, uint8_t *panel) {
+  ASSERT_DEBUG(first + columns <= p.pack_columns);
   enum kernel_operand o = kernel_operand_of(t);
   if (leaves->product[t]->unpack) {
     size_t stride = panel_bytes(t, columns);
@@ -182,6 +187,7 @@ static int64_t piece_of(const struct kernel_weight *w) {
 static void multiply_panel(const struct matmul_job *j, const struct operands *x, int w,
                            int64_t pair, int64_t pairs, int64_t from, int64_t to,
                            uint8_t *scratch) {
+  ASSERT_DEBUG(pairs >= 1 && from < to && to <= j->tokens);
   const struct kernel_weight *weight = j->weights[w];
   int64_t first = pair * TILE_GROUPS;
   int64_t groups = kernel_min(groups_of(weight) - first, pairs * TILE_GROUPS);
@@ -208,6 +214,7 @@ static int64_t pairs_in_panel(const struct kernel_weight *w) {
 
 // Tokens are cut only where there are too few pairs to go round.
 static int64_t choose_chunk(const struct matmul_job *j) {
+  ASSERT(j->tokens >= 1);
   int64_t wanted = (int64_t)j->k->threads * UNITS_PER_THREAD, pairs = pairs_of_job(j);
   int64_t chunks = kernel_min((wanted + pairs - 1) / pairs, j->tokens / CHUNK_TOKENS);
   if (chunks < 1 || j->k->threads == 1) chunks = 1;
@@ -217,6 +224,7 @@ static int64_t choose_chunk(const struct matmul_job *j) {
 // The units [begin, end) of weight w, counted from its first one.
 static void multiply_units(const struct matmul_job *j, const struct operands *x, int w,
                            int64_t begin, int64_t end, uint8_t *scratch) {
+  ASSERT_DEBUG(j->chunk >= 1);
   int64_t chunks = (j->tokens + j->chunk - 1) / j->chunk;
   while (begin < end) {
     int64_t pair = begin / chunks, from = begin % chunks, pairs = 1;

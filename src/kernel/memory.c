@@ -45,6 +45,7 @@ static struct weight_chunk *new_chunk(struct device *d, size_t bytes, struct err
 }
 
 static void drop_chunk(struct weight_chunk *chunk) {
+  ASSERT(!chunk || atomic_load(&chunk->references) > 0);
   if (!chunk || atomic_fetch_sub(&chunk->references, 1) != 1) return;
   struct device_memory memory = chunk->memory;  // the chunk lies in what is freed
   device_memory_free(&memory);

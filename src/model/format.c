@@ -49,6 +49,7 @@ static bool is_html(struct str start) {
 }
 
 static bool is_text(struct str start) {
+  ASSERT(start.length <= 64);
   for (size_t i = 0; i < start.length; i++)
     if (!isprint((unsigned char)start.data[i]) && !isspace((unsigned char)start.data[i]))
       return false;

@@ -55,6 +55,7 @@ static bool bad(const struct cursor *c, uint64_t at, const char *what) {
 // The one gate before every read: a length is compared with what is left of the file, never added
 // to anything first, so no sum can overflow.
 static bool need(const struct cursor *c, uint64_t bytes) {
+  ASSERT(c->at <= c->file.length);
   if (bytes <= c->file.length - c->at) return true;
   if (c->name.length)
     return error_set(c->e, ERROR_INPUT,
@@ -119,6 +120,7 @@ static bool skip_array(struct cursor *c, int depth);
 // Steps over the elements of a value without storing them; the typed readers come back for those
 // that somebody asks for.
 static bool skip_elements(struct cursor *c, enum gguf_type type, uint64_t count, int depth) {
+  ASSERT(depth >= 0 && depth <= MODEL_NESTING_MAX);
   if (element_bytes[type]) {
     uint64_t bytes;
     if (__builtin_mul_overflow(count, (uint64_t)element_bytes[type], &bytes)) bytes = UINT64_MAX;
@@ -204,6 +206,7 @@ static bool take_shape(struct cursor *c, struct tensor *t) {
 // be measured, so it must be refused here; types Motley merely lacks are refused by whoever needs
 // the tensor.
 static bool measure(struct cursor *c, struct tensor *t) {
+  ASSERT(t->dimensions >= 1 && t->dimensions <= 4);
   struct tensor_type type = model_tensor_type(t->type);
   uint64_t at = c->at - 12;  // where the type stands
   if (!*type.name) return bad(c, at, "it has a type ggml does not have");
@@ -332,6 +335,7 @@ static bool parse(struct gguf *g, struct cursor *c) {
 
 // On failure everything found so far is dropped: there is no half-read file.
 bool model_gguf_open(struct gguf *g, struct str file, struct error *e) {
+  ASSERT(file.data || !file.length);
   *g = (struct gguf){.file = file};
   struct cursor c = {.file = file, .part = "header field", .e = e};
   uint32_t magic;
@@ -350,6 +354,7 @@ void model_gguf_clear(struct gguf *g) {
 }
 
 const struct gguf_entry *model_gguf_find(const struct gguf *g, const char *key) {
+  ASSERT(key && key[0]);
   int64_t index;
   return map_get(&g->by_key, str_of(key), &index) ? &g->entries[index] : NULL;
 }

@@ -30,6 +30,7 @@ static bool is_real(enum gguf_type t) { return t == GGUF_F32 || t == GGUF_F64; }
 // Element `index` of an integer value; a u64 beyond int64 becomes INT64_MAX, which no range here
 // allows.
 static int64_t integer_at(const struct gguf *g, const struct gguf_entry *v, uint64_t index) {
+  ASSERT(index < v->count && is_integer(v->items));
   const char *p = g->file.data + v->offset + index * number_bytes[v->items];
   union {
     uint8_t u8;
@@ -55,6 +56,7 @@ static int64_t integer_at(const struct gguf *g, const struct gguf_entry *v, uint
 }
 
 static double real_at(const struct gguf *g, const struct gguf_entry *v, uint64_t index) {
+  ASSERT(index < v->count && is_real(v->items));
   const char *p = g->file.data + v->offset + index * number_bytes[v->items];
   float single;
   double number;
@@ -114,6 +116,7 @@ bool model_gguf_bool(const struct gguf *g, const char *key, bool *out, struct er
 
 // The string whose length stands at byte *at; moves *at behind it.
 static struct str string_at(const struct gguf *g, uint64_t *at) {
+  ASSERT(*at + 8 <= g->file.length);
   uint64_t length;
   memcpy(&length, g->file.data + *at, sizeof length);
   struct str s = {g->file.data + *at + sizeof length, length};

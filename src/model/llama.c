@@ -32,6 +32,7 @@ static void add_bias(struct llama *l, float *x, const float *bias, int tokens, i
 
 // normed = rms_norm(x).  `place` made what is looked at here.
 static void norm(struct llama *l, const float *weight, int rows, int place) {
+  ASSERT(weight && rows >= 1 && rows <= MODEL_BATCH_MAX);
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
   if (!kernel_rms_norm(l->kernel, s->x, weight, c->rms_epsilon, rows, c->width, s->normed)) return;
@@ -42,6 +43,7 @@ static void norm(struct llama *l, const float *weight, int rows, int place) {
 // Queries, keys and values of one layer; keys and values of this batch enter the cache.
 static void project(struct llama *l, int layer, const struct kernel_cache *cache,
                     const struct model_batch *b) {
+  ASSERT(layer >= 0 && layer < l->settings.config.layers);
   const struct model_config *c = &l->settings.config;
   const struct llama_layer *w = &l->layers[layer];
   struct llama_scratch *s = &l->scratch;
@@ -59,6 +61,7 @@ static void project(struct llama *l, int layer, const struct kernel_cache *cache
 
 static void attend(struct llama *l, int layer, const struct kernel_cache *cache,
                    const struct model_batch *b) {
+  ASSERT(cache->head_dim == l->settings.config.head_dim);
   const struct model_config *c = &l->settings.config;
   float scale = 1 / sqrtf((float)c->head_dim);
   kernel_attention(l->kernel, cache, layer, b->spans, b->span_count, l->scratch.q, c->heads, scale,
@@ -68,6 +71,7 @@ static void attend(struct llama *l, int layer, const struct kernel_cache *cache,
 // x += W · input (+ bias)
 static void add_projected(struct llama *l, const struct kernel_weight *weight, const float *bias,
                           const float *input, int tokens) {
+  ASSERT(weight->rows == l->settings.config.width);
   struct llama_scratch *s = &l->scratch;
   int width = l->settings.config.width;
   kernel_matmul(l->kernel, &weight, 1, input, tokens, &s->normed);
@@ -77,6 +81,7 @@ static void add_projected(struct llama *l, const struct kernel_weight *weight, c
 
 // Works on the first `tokens` rows of x, which in the last layer are the gathered ones only.
 static void feed_forward(struct llama *l, int layer, int tokens) {
+  ASSERT(layer >= 0 && layer < l->settings.config.layers && tokens >= 1);
   const struct model_config *c = &l->settings.config;
   const struct llama_layer *w = &l->layers[layer];
   struct llama_scratch *s = &l->scratch;
@@ -92,12 +97,14 @@ static void feed_forward(struct llama *l, int layer, int tokens) {
 // Moves the wanted rows of x[tokens, columns] to the front; ascending indexes never overwrite one
 // still needed.
 static void gather(float *x, int columns, const struct model_batch *b) {
+  ASSERT(columns >= 1 && b->output_count <= b->tokens);
   size_t row = (size_t)columns;
   for (int i = 0; i < b->output_count; i++)
     memmove(x + (size_t)i * row, x + (size_t)b->outputs[i] * row, row * sizeof *x);
 }
 
 static void classify(struct llama *l, int tokens, float *logits) {
+  ASSERT(tokens >= 1 && logits);
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
   const struct kernel_weight *classifier = l->classifier.packed ? &l->classifier : &l->embedding;
@@ -108,6 +115,7 @@ static void classify(struct llama *l, int tokens, float *logits) {
 // The architecture on one page; see the head of the file for the formulas.
 void model_llama_forward(struct llama *l, const struct kernel_cache *cache,
                          const struct model_batch *b, float *logits, int *faults) {
+  ASSERT(l->layers && cache->layers == l->settings.config.layers);
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
   int rows = b->tokens;

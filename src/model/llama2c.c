@@ -57,6 +57,7 @@ static bool read_header(struct str file, int32_t h[HEADER_FIELDS], bool *tied, s
 
 // What the header does not say is fixed by the format.
 static void fill_settings(const int32_t h[HEADER_FIELDS], struct llama_settings *s) {
+  ASSERT(h[HEADS] >= 1);
   *s = (struct llama_settings){
       .config = {.architecture = "llama",
                  .layers = h[LAYERS],
@@ -81,6 +82,7 @@ struct part {
 // Cuts one array into tensors; *at moves behind it.
 static bool cut_part(struct llama2c *l, struct str file, const struct part *p, uint64_t *at,
                      struct error *e) {
+  ASSERT(*at <= file.length && p->columns >= 1);
   uint64_t elements =
       (uint64_t)(p->rows ? p->rows : 1) * (uint64_t)p->columns;  // < 2^21 × 2^20, see the limits
   for (int i = 0; i < (p->layered ? l->settings.config.layers : 1); i++) {
@@ -172,6 +174,7 @@ void model_llama2c_clear(struct llama2c *l) {
 
 // What a token is, and its text as SentencePiece writes it.
 static int32_t convert_token(int id, struct str raw, struct arena *arena, struct str *text) {
+  ASSERT(id >= 0);
   static const struct str control[] = {{"<unk>", 5}, {"<s>", 3}, {"</s>", 4}};
   if (id < FIRST_BYTE_TOKEN) return *text = control[id], id == 0 ? TOKEN_UNKNOWN : TOKEN_CONTROL;
   if (id < FIRST_BYTE_TOKEN + 256) {
@@ -192,6 +195,7 @@ static int32_t convert_token(int id, struct str raw, struct arena *arena, struct
 // Lengths are signed in the file; a negative one must not become a huge unsigned one.
 static bool read_token(struct str file, size_t *at, int id, float *score, struct str *raw,
                        struct error *e) {
+  ASSERT(*at <= file.length);
   int32_t length;
   if (file.length - *at < 8)
     return error_set(e, ERROR_INPUT,

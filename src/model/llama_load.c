@@ -74,6 +74,7 @@ static const struct slot global_slots[GLOBAL_SLOTS] = {
 
 // Turns the names of sizes in the slot tables into numbers, once per model.
 static void measure(const struct llama_settings *s, uint64_t extents[EXTENTS]) {
+  ASSERT(s->config.layers >= 1 && s->rope.rotated % 2 == 0);
   const struct model_config *c = &s->config;
   const int values[EXTENTS] = {1,
                                c->width,
@@ -96,6 +97,7 @@ static const struct tensor *const *of_model(const struct llama_binding *b, int l
 
 // rows is 1 for vectors, which have one dimension or a second one of 1.
 static bool check_shape(const struct tensor *t, uint64_t rows, uint64_t columns, struct error *e) {
+  ASSERT(rows >= 1 && columns >= 1);
   if (t->shape[0] == columns && t->shape[1] == rows && t->elements == rows * columns) return true;
   char shape[96];
   model_tensor_print_shape(t, shape);
@@ -128,6 +130,7 @@ static bool bind_slot(struct binder *b, const struct slot *slot, const char *nam
 
 // Layer slots are named by their layer's number in front.
 static bool bind_layer(struct binder *b, int layer, const struct tensor **out, struct error *e) {
+  ASSERT(layer < MODEL_LAYERS_MAX);
   char name[MODEL_TENSOR_NAME_MAX + 1];
   for (size_t i = 0; i < LAYER_SLOTS; i++) {
     snprintf(name, sizeof name, "blk.%d.%s", layer, layer_slots[i].name);
@@ -161,6 +164,7 @@ static bool refuse_unused(const struct binder *b, struct error *e) {
 // Globals come first: the embedding's absence says more than a missing layer.
 bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
                       struct arena *arena, struct llama_binding *out, struct error *e) {
+  ASSERT(s->config.layers <= MODEL_LAYERS_MAX);
   struct binder b = {.tensors = t, .used = arena_new(arena, t->count * sizeof(bool))};
   size_t layers = (size_t)s->config.layers;
   out->bound = arena_new(arena, (layers * LAYER_SLOTS + GLOBAL_SLOTS) * sizeof *out->bound);
@@ -183,6 +187,7 @@ struct loader {
 // Gives the whole pages inside the tensor's bytes back; touched again they are read from the file
 // anew.
 static void release_pages(const struct loader *l, const struct tensor *t) {
+  ASSERT(t->data);
   if (!l->release) return;
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uintptr_t begin = ((uintptr_t)t->data + page - 1) / page * page;
@@ -194,6 +199,7 @@ static void release_pages(const struct loader *l, const struct tensor *t) {
 // From here on the packed copy is the matrix; the file's pages are not needed again.
 static bool load_matrix(const struct loader *l, const struct tensor *t, struct kernel_weight *out,
                         struct error *e) {
+  ASSERT(t && !out->packed);
   enum kernel_dtype dtype;
   if (!model_tensor_dtype(t, &dtype, e)) return false;
   if (!kernel_weight_pack(l->llama->kernel, dtype, (int64_t)t->shape[1], (int64_t)t->shape[0],
@@ -206,6 +212,7 @@ static bool load_matrix(const struct loader *l, const struct tensor *t, struct k
 // Vectors are f32 whatever type the file has them in.
 static bool load_vector(const struct loader *l, const struct tensor *t, float **out,
                         struct error *e) {
+  ASSERT(t && !*out);
   enum kernel_dtype dtype;
   if (!model_tensor_dtype(t, &dtype, e)) return false;
   int64_t n = (int64_t)t->shape[0];
@@ -263,6 +270,7 @@ static bool load_rope(const struct loader *l, const struct tensor *divisors, str
 // One packed table serves for looking up rows and for the product, when the file has only one.
 static bool load_globals(const struct loader *l, const struct tensor *const *bound,
                          struct error *e) {
+  ASSERT(bound[EMBEDDING] && bound[FINAL_NORM]);
   struct llama *m = l->llama;
   return load_vector(l, bound[FINAL_NORM], &m->final_norm, e) &&
          load_rope(l, bound[ROPE_DIVISORS], e) &&
@@ -274,6 +282,7 @@ static bool load_globals(const struct loader *l, const struct tensor *const *bou
 
 // One allocation, cut into the activations; each begins on a cache line.
 static bool reserve_scratch(struct llama *l, struct error *e) {
+  ASSERT(!l->scratch.memory.device);
   const struct model_config *c = &l->settings.config;
   struct llama_scratch *s = &l->scratch;
   const size_t query = (size_t)c->heads * (size_t)c->head_dim,
@@ -318,6 +327,7 @@ static bool reserve_kernel(struct llama *l, struct error *e) {
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
                       const struct llama_binding *b, struct kernel_context *kernel, bool release,
                       struct error *e) {
+  ASSERT(kernel && b->bound);
   *l = (struct llama){.settings = *s, .kernel = kernel};
   struct loader loader = {l, release};
   int layers = s->config.layers;

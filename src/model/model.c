@@ -39,6 +39,7 @@ static int by_count(const void *a, const void *b) {
 
 // "Q4_1 x210, F32 x61, Q8_0 x1": the most frequent type first.
 static void summarise_types(const struct tensor_table *t, char *out, size_t size) {
+  ASSERT(size > 0);
   struct type_count counts[64] = {0};
   for (size_t i = 0; i < t->count; i++) {
     uint32_t type = t->items[i].type < 64 ? t->items[i].type : 63;
@@ -171,6 +172,7 @@ static bool open_any(struct model *m, struct str file, bool mapped, const char *
 struct model *model_open_bytes(struct str file, bool mapped, const char *name,
                                const struct model_options *options, struct kernel_context *kernel,
                                struct error *e) {
+  ASSERT(name);
   struct model *m = memory_new(sizeof *m);
   if (open_any(m, file, mapped, name, options, kernel, e)) return m;
   error_prefix(e, "%s", name);
@@ -188,6 +190,7 @@ static bool refuse_broken(struct error *e) {
 // The mapping is needed for this call only.
 struct model *model_open(const char *path, const struct model_options *options,
                          struct kernel_context *kernel, struct error *e) {
+  ASSERT(path && kernel);
   struct file_map map = {0};
   if (!file_map_open(&map, world_of(options), path, e)) return NULL;
   struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, true, path,
@@ -205,6 +208,7 @@ struct model *model_open(const char *path, const struct model_options *options,
 // The same way as model_open, without a kernel: so the two never come to different conclusions
 // about a file.  The path is not put in front of a refusal, as model_open_bytes does.
 bool model_check(const char *path, const struct model_options *options, struct error *e) {
+  ASSERT(path);
   struct file_map map = {0};
   if (!file_map_open(&map, world_of(options), path, e)) return false;
   struct model *m = memory_new(sizeof *m);
@@ -253,6 +257,7 @@ void model_forward(struct model *m, const struct kernel_cache *cache,
 }
 
 void model_place_print(int place, char out[MODEL_PLACE_TEXT]) {
+  ASSERT(place >= 0);
   if (place == MODEL_PLACE_EMBEDDING)
     snprintf(out, MODEL_PLACE_TEXT, "the embedding");
   else

@@ -20,6 +20,7 @@
 #define YARN_TURNS_SLOW 1.0
 
 static double clamp(double x, double low, double high) {
+  ASSERT(low <= high);
   return x < low ? low : x > high ? high : x;
 }
 
@@ -30,6 +31,7 @@ static double pair_of_turns(const struct rope_settings *s, double turns) {
 
 // 1 = the pair keeps its speed, 0 = it is slowed by the whole factor.
 static double kept_share(const struct rope_settings *s, int pair) {
+  ASSERT(pair >= 0 && 2 * pair < s->rotated);
   if (s->scaling != ROPE_YARN) return 0;
   double first = fmax(0, floor(pair_of_turns(s, YARN_TURNS_FAST)));
   double last = fmin(s->rotated - 1, ceil(pair_of_turns(s, YARN_TURNS_SLOW)));
@@ -39,6 +41,7 @@ static double kept_share(const struct rope_settings *s, int pair) {
 // In double precision, once per model; the angles themselves are made by the kernel.
 void model_rope_prepare(const struct rope_settings *s, const float *divisors, float *inverse,
                         float *magnitude) {
+  ASSERT(s->rotated % 2 == 0 && s->factor > 0);
   double factor = s->scaling == ROPE_NONE ? 1 : s->factor;
   for (int i = 0; i < s->rotated / 2; i++) {
     double plain = pow(s->base, -2.0 * i / s->rotated) / (divisors ? (double)divisors[i] : 1);

@@ -195,6 +195,7 @@ static bool read_name(const struct gguf *g, struct model_config *c, struct error
 
 // For both formats: what each number's own limits cannot say.
 bool model_settings_check(const struct llama_settings *s, struct error *e) {
+  ASSERT(s->config.architecture[0]);
   const struct model_config *c = &s->config;
   if (c->heads % c->kv_heads)
     return error_set(e, ERROR_INPUT,

@@ -48,11 +48,13 @@ bool model_tensor_dtype(const struct tensor *t, enum kernel_dtype *out, struct e
 }
 
 const struct tensor *model_tensor_find(const struct tensor_table *t, const char *name) {
+  ASSERT(name);
   int64_t index;
   return map_get(&t->by_name, str_of(name), &index) ? &t->items[index] : NULL;
 }
 
 void model_tensor_print_shape(const struct tensor *t, char out[96]) {
+  ASSERT(t->dimensions >= 1 && t->dimensions <= 4);
   size_t at = 0;
   for (int i = 0; i < t->dimensions; i++)
     at += (size_t)snprintf(out + at, 96 - at, "%s%" PRIu64, i ? ", " : "[", t->shape[i]);
@@ -71,6 +73,7 @@ struct model_quoted model_quote(struct str s) {
 
 // Ends before the first byte that is no UTF-8, or where the room does.
 void model_text_copy(struct str s, char *out, size_t room) {
+  ASSERT(room >= 1);
   size_t at = 0;
   for (int n; (n = str_utf8_length(s, at)) > 0 && at + (size_t)n < room; at += (size_t)n) {
     bool control = (unsigned char)s.data[at] < 0x20 || s.data[at] == 0x7f;

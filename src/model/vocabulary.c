@@ -53,6 +53,7 @@ static bool check_length(const char *key, uint64_t count, int vocabulary, bool r
 // All lists run parallel to the tokens; scores and types may be absent, merges may not for BPE.
 static bool read_lists(struct gguf *g, int vocabulary, struct tokenizer_source *s,
                        struct error *e) {
+  ASSERT(vocabulary >= 1);
   static const char tokens[] = "tokenizer.ggml.tokens", scores[] = "tokenizer.ggml.scores";
   static const char types[] = "tokenizer.ggml.token_type", merges[] = "tokenizer.ggml.merges";
   uint64_t count, merge_count;
@@ -103,6 +104,7 @@ static bool read_special(const struct gguf *g, int vocabulary, struct tokenizer_
 
 // A file may ask for a BOS or EOS that it does not define; then there is none to add.
 struct tokenizer *model_vocabulary_read(struct gguf *g, int vocabulary, struct error *e) {
+  ASSERT(vocabulary >= 1);
   const struct kind *kind = NULL;
   if (!read_kind(g, &kind, e)) return NULL;
   struct tokenizer_source s = {.kind = kind->kind,

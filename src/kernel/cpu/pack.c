@@ -44,6 +44,7 @@ static const struct storage storages[KERNEL_DTYPES] = {
 int kernel_block_columns(enum kernel_dtype t) { return storages[t].columns; }
 
 size_t kernel_row_bytes(enum kernel_dtype t, int64_t columns) {
+  ASSERT(t >= 0 && t < KERNEL_DTYPES);
   const struct storage *s = &storages[t];
   if (columns < 0 || columns % s->columns) return 0;
   return (size_t)(columns / s->columns) * (size_t)s->bytes;
@@ -54,15 +55,18 @@ static size_t aligned(size_t bytes) {
 }
 // One f16 for each row and block.
 static size_t scale_bytes(int64_t columns) {
+  ASSERT_DEBUG(columns % BLOCK_COLUMNS == 0);
   return aligned((size_t)(columns / BLOCK_COLUMNS) * GROUP_ROWS * 2);
 }
 
 size_t kernel_pack_minima(int64_t columns) { return scale_bytes(columns); }
 size_t kernel_pack_quants(enum kernel_dtype t, int64_t columns) {
+  ASSERT_DEBUG(t >= KERNEL_Q4_0);
   return scale_bytes(columns) * (t == KERNEL_Q4_1 ? 2 : 1);
 }
 
 size_t kernel_pack_group_bytes(enum kernel_dtype t, int64_t columns) {
+  ASSERT_DEBUG(columns >= 1 && columns % kernel_block_columns(t) == 0);
   const struct storage *s = &storages[t];
   if (s->columns == 1)
     return aligned((size_t)(columns + columns % 2) * (size_t)s->bytes * GROUP_ROWS);
@@ -79,6 +83,7 @@ struct pack_job {
 
 // A row of plain numbers: column c of row r goes to [c][r], for bf16 to [c / 2][r][c % 2].
 static void pack_plain_row(const struct pack_job *j, const uint8_t *row, int r, uint8_t *group) {
+  ASSERT_DEBUG(r >= 0 && r < GROUP_ROWS);
   size_t word = (size_t)storages[j->dtype].word;
   size_t pair = j->dtype == KERNEL_BF16 ? 2 : 1;
   for (size_t c = 0; c < (size_t)j->columns; c++) {
@@ -89,6 +94,7 @@ static void pack_plain_row(const struct pack_job *j, const uint8_t *row, int r, 
 
 // A row of blocks: the scale, the minimum if there is one, then the quants word by word.
 static void pack_block_row(const struct pack_job *j, const uint8_t *row, int r, uint8_t *group) {
+  ASSERT_DEBUG(r >= 0 && r < GROUP_ROWS);
   const struct storage *s = &storages[j->dtype];
   size_t words = (size_t)(s->bytes - s->head) / 4;
   uint8_t *scales = group + r * 2, *minima = scales + kernel_pack_minima(j->columns);
