@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// error.c: errors in OpenAI's shape: {"error":{"message","type","param","code"}}.
+// error.c: errors in OpenAI's shape: {"error":{"message","type","param","code"}}.  The one place
+// that fills and writes that shape; what has no param or code is written as null.
 
 #include <assert.h>
 #include <stdio.h>
