@@ -158,9 +158,23 @@ static bool is_wanted_model(const struct pulling *p, const struct library_model 
   return !pull->sha256 || library_same_digest(pull->sha256, m->sha256);
 }
 
-static bool sync_model(struct pulling *p, const struct library_model *m) {
+// What does not belong to the model goes: a run that was cut short while it published may have left
+// it, or a power cut brought it back.  Another pull may have put another model there meanwhile.
+static bool settle_model(struct pulling *p, const struct library_model *m) {
   const char *folder = arena_print(&p->memory, "%s/%s", p->library->models, m->name);
-  return library_sync_folders(p->world, folder, NULL);
+  struct library_model there;
+  int lock = library_lock_list(p->library, NULL);
+  if (lock < 0) return false;
+  bool done = library_manifest_read(p->world, folder, m->name, &there, NULL);
+  if (done) {
+    done = strcmp(there.path, m->path) == 0 &&
+           library_thin_folder(p->world, folder, library_belongs_to_model,
+                               library_last_part(m->path), NULL) &&
+           library_sync_folders(p->world, folder, NULL);
+    library_model_clear(&there);
+  }
+  world_close(p->world, lock);
+  return done;
 }
 
 // The model when it is here already, whole and unchanged.  The run that brought it may have ended
@@ -174,7 +188,7 @@ static bool find_pulled(struct pulling *p, struct library_model *out) {
     if (!is_wanted_model(p, &list[i])) continue;
     library_report(p->pull, "checking the copy that is here", 0, 0, NULL);
     if (!library_model_is_intact(p->library, &list[i], NULL)) continue;
-    if (!sync_model(p, &list[i])) continue;
+    if (!settle_model(p, &list[i])) continue;
     *out = list[i];
     list[i] = (struct library_model){0};
     found = true;
