@@ -14,6 +14,7 @@ where V is the file's version, so a test knows every byte of it.  Paths:
   /careless/SIZE/N   the same, but ignores If-Range and so mixes versions; its ETag tells
   /mixing/SIZE/N     the same without any validator: only a digest notices
   /shifted/SIZE/N    hangs up after N bytes, then sends ranges from 10 bytes further on
+  /short/SIZE/N      hangs up after N bytes of the first answer, then sends N bytes of each range, and says so
   /chunked/SIZE[/NAME]   no Content-Length
   /slow/SIZE         10 KB every 50 ms
   /status/CODE[/N]   that status, for the first N requests; then a file of 1,000 bytes
@@ -67,7 +68,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # Sends data (honouring Range unless told not to); cut: hang up after so many bytes of the body.
     def send_file_data(self, data, etag=None, modified=None, ranges=True, conditional=True, cut=None, shift=0, pause=0,
-                       kind=None):
+                       kind=None, most=None):
         status, start = 200, 0
         match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
         condition = self.headers.get("If-Range")
@@ -76,9 +77,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if start >= len(data) and status == 206:
             return self.send_plain(416, b"", {"Content-Range": "bytes */%d" % len(data)})
         body = data[min(start + (shift if status == 206 else 0), len(data)):]
+        first = len(data) - len(body)
+        if most and status == 206:
+            body = body[:most]
         self.send_response(status)
         if status == 206:
-            self.send_header("Content-Range", "bytes %d-%d/%d" % (len(data) - len(body), len(data) - 1, len(data)))
+            self.send_header("Content-Range", "bytes %d-%d/%d" % (first, first + len(body) - 1, len(data)))
         for name, value in (("ETag", etag), ("Last-Modified", modified), ("Content-Type", kind)):
             if value:
                 self.send_header(name, value)
@@ -133,6 +137,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def serve_shifted(self, size, cut):
         self.send_file_data(content(int(size)), etag='"v0"', cut=int(cut) if self.nth == 1 else None, shift=10)
+
+    def serve_short(self, size, cut):
+        self.send_file_data(content(int(size)), etag='"v0"', cut=int(cut) if self.nth == 1 else None, most=int(cut))
 
     def serve_slow(self, size):
         self.send_file_data(content(int(size)), etag='"v0"', pause=0.05)

@@ -240,6 +240,14 @@ static void wrong_ranges_are_not_taken(void **state) {
   expect_file(&d, 40000, 0);
 }
 
+// RFC 9110 allows a server to send less than the range that was asked for.
+static void short_ranges_are_put_together(void **state) {
+  struct download d;
+  prepare(&d, *state, "short/40000/15000");
+  assert_true(fetch(&d));
+  expect_file(&d, 40000, 0);
+}
+
 // ---- what an earlier run left
 
 static void an_earlier_run_is_continued(void **state) {
@@ -611,6 +619,7 @@ int main(void) {
       cmocka_unit_test(a_digest_notices_mixed_versions_and_begins_anew),
       cmocka_unit_test(a_server_without_ranges_begins_anew),
       cmocka_unit_test(wrong_ranges_are_not_taken),
+      cmocka_unit_test(short_ranges_are_put_together),
       cmocka_unit_test(an_earlier_run_is_continued),
       cmocka_unit_test(what_is_left_of_another_version_is_dropped),
       cmocka_unit_test(only_bytes_with_a_note_are_used),

@@ -45,7 +45,8 @@ static const struct pulled {
 // What is known about a name.  An "allowed" digest may be the model's, by enum served_file and
 // version.
 struct promise {
-  bool there, gone;  // it must be listed; it must not
+  bool there, gone;        // it must be listed; it must not
+  enum served_file owner;  // while it is there: what was pulled
   bool allowed[SERVED][VERSIONS];
   int pulls, removals;  // under way
 };
@@ -106,12 +107,17 @@ static const struct world *world_for(struct story *s, const struct world *w, str
   return s->world ? s->world(w, room) : w;
 }
 
+// What the attempt may bring.
+static void allow(struct promise *p, const struct attempt *a) {
+  for (int v = 0; v < VERSIONS; v++)
+    if (a->file != SUM || v == a->version) p->allowed[a->file][v] = true;
+}
+
 static void note_pulled(struct attempt *a, const struct library_model *m) {
   struct promise *p = promise_of(a->story, a->file);
   if (p->removals == 0) {
-    p->there = true;
-    if (a->file == SUM) memset(p->allowed[SUM], 0, sizeof p->allowed[SUM]);
-    p->allowed[a->file][a->version] = p->allowed[a->file][a->version] || a->file == SUM;
+    *p = (struct promise){.there = true, .owner = a->file, .pulls = p->pulls};
+    allow(p, a);
   }
   if (strcmp(m->name, pulled[a->file].name) != 0)
     blame(a->story, "%s became %s", pulled[a->file].source, m->name);
@@ -132,8 +138,7 @@ static int pull_main(const struct world *w, void *context) {
   if (a->file == SUM) pull.sha256 = contents[SUM][a->version].file_digest;
   p->pulls++;
   p->gone = false;
-  for (int v = 0; v < VERSIONS; v++)
-    if (a->file != SUM || v == a->version) p->allowed[a->file][v] = true;
+  if (!p->there || p->owner == a->file) allow(p, a);
   bool done = library_pull_model(l, &pull, &m, &e);
   p->pulls--;
   if (done)
