@@ -52,6 +52,7 @@ static void add_model(const struct fixture *f, const char *name, const char *sou
   struct library_model m = {
       .path = path, .source = (char *)(uintptr_t)source, .bytes = strlen(name), .pulled_ms = 7};
   strcpy(m.name, name);
+  if (name[0] == '.') return;
   memset(m.sha256, 'a', 64);
   assert_true(library_manifest_write(world_real(), folder, &m, NULL));
 }
@@ -244,6 +245,48 @@ static void what_is_not_there_is_told(void **state) {
   expect_unresolved(f, "zebra", ERROR_MISSING, "motley pull x");
 }
 
+// ---- publish
+
+static bool take(void *context, const char *source) {
+  (void)source;
+  return *(bool *)context;
+}
+
+// A finished pull in models/.pull/x, named `name`, then published; its file holds "fresh".
+static bool publish(const struct fixture *f, bool may, struct error *e) {
+  char folder[160], path[200];
+  struct library_model out = {0};
+  add_model(f, ".pull", "hf:o/new");
+  snprintf(folder, sizeof folder, "%s/models/.pull", f->home);
+  snprintf(path, sizeof path, "%s/model.gguf", folder);
+  write_file(path, "fresh");
+  struct library_model m = {.path = path, .source = (char *)(uintptr_t) "hf:o/new", .bytes = 5};
+  strcpy(m.name, "alpha");
+  memset(m.sha256, 'b', 64);
+  assert_true(library_manifest_write(world_real(), folder, &m, NULL));
+  struct library_publication p = {folder, "alpha", take, &may};
+  bool done = library_publish(f->store, &p, &out, e);
+  library_model_clear(&out);
+  return done;
+}
+
+static void a_name_is_taken_over_only_where_it_may_be(void **state) {
+  struct fixture *f = *state;
+  struct error e = {0};
+  struct library_model m;
+  add_model(f, "alpha", "hf:o/old");
+  assert_false(publish(f, false, &e));
+  assert_non_null(strstr(e.text, "taken by hf:o/old"));
+  assert_true(library_resolve(f->store, "alpha", &m, NULL));
+  assert_string_equal(m.source, "hf:o/old");
+  library_model_clear(&m);
+  assert_true(publish(f, true, &e));
+  assert_true(library_resolve(f->store, "alpha", &m, NULL));
+  assert_string_equal(m.source, "hf:o/new");
+  assert_int_equal(m.bytes, 5);
+  library_model_clear(&m);
+}
+
 // ---- remove
 
 static void removing_takes_the_model_and_nothing_else(void **state) {
@@ -397,6 +440,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(manifests_that_lie_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(models_are_found_by_name_file_and_folder, set_up, tear_down),
       cmocka_unit_test_setup_teardown(what_is_not_there_is_told, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_name_is_taken_over_only_where_it_may_be, set_up, tear_down),
       cmocka_unit_test_setup_teardown(removing_takes_the_model_and_nothing_else, set_up, tear_down),
       cmocka_unit_test(the_best_type_is_picked),
       cmocka_unit_test(programs_are_run_without_a_shell),
