@@ -258,7 +258,7 @@ static void answer(struct file_server *f, struct connection *c) {
   answer_range(f, c, (enum served_file)file, mood);
   c->hangs_up = mood != STALLS;
   if (mood != DAWDLES) return;
-  c->piece = 500 + roll(f, 8000);
+  c->piece = 500 + roll(f, 3000);
   c->pause_ns = (1 + roll(f, 1500)) * MS;
 }
 

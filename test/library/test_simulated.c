@@ -259,6 +259,7 @@ static void script_fault(struct story *s) {
       uint64_t calls;  // of a pull, roughly
     } kinds[] = {{SIMULATION_ANY, 300},       {SIMULATION_ANY_CHANGE, 60},
                  {SIMULATION_ANY_CHANGE, 60}, {SIMULATION_WRITE_AT, 10},
+                 {SIMULATION_WRITE_AT, 20},   {SIMULATION_WRITE_AT, 20},
                  {SIMULATION_SYNC, 30},       {SIMULATION_RENAME, 8}};
     uint64_t i = dice(s, COUNT_OF(kinds));
     simulation_fail(s->home, kinds[i].kind, 1 + dice(s, kinds[i].calls),
@@ -481,10 +482,10 @@ static void careless_programs_are_found_out(void **state) {
   } careless[] = {
       {"no sync of files", 0, {.sync = sync_folders_only}},
       {"no sync of folders", 7, {.sync = sync_files_only}},
-      {"syncs not looked at", 5, {.sync = sync_unchecked}},
-      {"renamed before the sync", 268, {.sync = sync_later, .rename = rename_first}},
-      {"writes not looked at", 759, {.write_at = write_unchecked}},
-      {"no locks", 0, {.lock = lock_nothing}},
+      {"syncs not looked at", 246, {.sync = sync_unchecked}},
+      {"renamed before the sync", 597, {.sync = sync_later, .rename = rename_first}},
+      {"writes not looked at", 545, {.write_at = write_unchecked}},
+      {"no locks", 37, {.lock = lock_nothing}},
   };
   struct simulation *s = simulation_new(0, NULL);
   right = simulation_world(simulation_machine(s, "a"))->calls;
