@@ -159,6 +159,10 @@ static int remove_main(const struct world *w, void *context) {
   struct library *l = library_open(world_for(a->story, w, &room), HOME, &e);
   p->removals++;
   p->there = false;
+  for (int i = 0; i < a->story->attempt_count; i++) {  // the name becomes free for who waits for it
+    const struct attempt *other = &a->story->attempts[i];
+    if (!other->removes && promise_of(a->story, other->file) == p) allow(p, other);
+  }
   bool done = library_remove(l, pulled[a->file].name, &e);
   p->removals--;
   if (done && p->pulls == 0) p->gone = true;
