@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sampling.c: the table of sampling parameters and the checks that read it.
+// sampling.c: the table of sampling parameters, with the range of each, and the checks that read
+// it.
+//
+// The API, the command line and the engine all ask this table, so a value that one of them takes is
+// taken by the others too.
 
 #include "base/sampling.h"
 

@@ -298,6 +298,13 @@ static void call_unmap(void *context, const uint8_t *data, size_t size) {
   end(&c, 0, size, 0, NULL);
 }
 
+// There are no pages to give back here: the file's bytes stay where they are.
+static void call_forget(void *context, const uint8_t *data, size_t size) {
+  struct call c = begin(context, "forget", SIMULATION_SURE, false);
+  (void)data;
+  end(&c, 0, size, 0, NULL);
+}
+
 // ---- network
 
 static int call_resolve(void *context, const char *host, uint16_t port, struct world_address *out,
@@ -448,6 +455,7 @@ const struct world_calls simulation_calls_table = {
     .lock = call_lock,
     .map = call_map,
     .unmap = call_unmap,
+    .forget = call_forget,
     .resolve = call_resolve,
     .listen = call_listen,
     .accept = call_accept,

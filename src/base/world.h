@@ -49,6 +49,7 @@ struct world_file_info {
   enum world_file_kind kind;
   uint64_t size;            // bytes; 0 for what is no file
   uint64_t modified_ms;     // wall time of the last change
+  bool runnable;            // a file that may be started as a program
   uint64_t device, number;  // together they name one file, whatever its path
 };
 
@@ -117,6 +118,7 @@ struct world_calls {
   int (*lock)(void *context, int handle);
   int (*map)(void *context, int handle, size_t size, const uint8_t **data);
   void (*unmap)(void *context, const uint8_t *data, size_t size);
+  void (*forget)(void *context, const uint8_t *data, size_t size);
 
   int (*resolve)(void *context, const char *host, uint16_t port, struct world_address *out,
                  int most);
@@ -238,6 +240,11 @@ static inline int world_map(const struct world *w, int handle, size_t size, cons
 }
 static inline void world_unmap(const struct world *w, const uint8_t *data, size_t size) {
   w->calls->unmap(w->context, data, size);
+}
+// Part of a mapping is not needed for now: the memory of its whole pages may go.  Touched again
+// they are read from the file anew.
+static inline void world_forget(const struct world *w, const uint8_t *data, size_t size) {
+  w->calls->forget(w->context, data, size);
 }
 
 // ---- network

@@ -150,6 +150,7 @@ static struct world_file_info info_from(const struct stat *s) {
                                     : WORLD_OTHER,
       .size = S_ISREG(s->st_mode) ? (uint64_t)s->st_size : 0,
       .modified_ms = (uint64_t)s->st_mtim.tv_sec * 1000u + (uint64_t)s->st_mtim.tv_nsec / 1000000u,
+      .runnable = S_ISREG(s->st_mode) && (s->st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)),
       .device = s->st_dev,
       .number = s->st_ino};
 }
@@ -247,6 +248,15 @@ static void real_unmap(void *context, const uint8_t *data, size_t size) {
   (void)context;
   file_guard_remove(data);
   munmap((void *)(uintptr_t)data, size);
+}
+
+// Advice: a refusal costs memory only.
+static void real_forget(void *context, const uint8_t *data, size_t size) {
+  (void)context;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+  uintptr_t end = ((uintptr_t)data + size) / page * page;
+  if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 // ---- network
@@ -550,6 +560,7 @@ static const struct world_calls real_calls = {
     .lock = real_lock,
     .map = real_map,
     .unmap = real_unmap,
+    .forget = real_forget,
     .resolve = real_resolve,
     .listen = real_listen,
     .accept = real_accept,

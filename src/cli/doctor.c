@@ -8,14 +8,9 @@
 // looked for by their cards: where there is no card, nothing is missing.
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -65,6 +60,20 @@ static void look_memory(const struct check *self, struct finding *f) {
   buffer_print(&f->fix, "less than 0.5 GiB is free: stop other programs before serving a model");
 }
 
+// Only a file that was made shows that one can be: permissions do not tell of a read-only disk.
+static bool can_write(const char *folder, struct error *e) {
+  struct buffer path = {0};
+  buffer_print(&path, "%s/.doctor-%016llx", folder, (unsigned long long)world_random(world_real()));
+  int file = world_open(world_real(), path.data, WORLD_WRITE | WORLD_CREATE | WORLD_EXCLUSIVE);
+  if (file < 0) error_set_errno(e, -file, "cannot write to %s", folder);
+  if (file >= 0) {
+    world_close(world_real(), file);
+    world_remove(world_real(), path.data);
+  }
+  buffer_clear(&path);
+  return file >= 0;
+}
+
 static void look_store(const struct check *self, struct finding *f) {
   (void)self;
   struct error e = {0};
@@ -72,8 +81,7 @@ static void look_store(const struct check *self, struct finding *f) {
   struct library *s = library_open(world_real(), NULL, &e);
   bool done = s && file_make_folders(world_real(), library_home(s), &e) &&
               file_free_bytes(world_real(), library_home(s), &disk, &e);
-  if (done && access(library_home(s), W_OK) < 0)
-    done = error_set_errno(&e, errno, "cannot write to %s", library_home(s));
+  done = done && can_write(library_home(s), &e);
   if (done) {
     buffer_print(&f->text, "%s, %.1f GB free", library_home(s), (double)disk / 1e9);
     if (disk >= DISK_LEAST) return library_close(s);
@@ -118,12 +126,10 @@ static void look_models(const struct check *self, struct finding *f) {
 
 static void look_port(const struct check *self, struct finding *f) {
   (void)self;
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(8080)};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  int one = 1, s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  bool free_port = s >= 0 && bind(s, (struct sockaddr *)&address, sizeof address) == 0;
-  if (s >= 0) close(s);
+  struct world_address address = {.bytes = {127, 0, 0, 1}, .port = 8080};
+  int listener = world_listen(world_real(), &address);
+  bool free_port = listener >= 0;
+  if (free_port) world_close(world_real(), listener);
   buffer_print(&f->text, "127.0.0.1:8080 is %s", free_port ? "free" : "in use");
   if (free_port) return;
   f->verdict = BUSY;
@@ -164,7 +170,8 @@ static void look_program(const struct check *self, struct finding *f) {
     const char *colon = memchr(rest.data, ':', rest.length);
     size_t length = colon ? (size_t)(colon - rest.data) : rest.length;
     snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, rest.data, self->libraries[0]);
-    if (access(candidate, X_OK) == 0) {
+    struct world_file_info info;
+    if (world_info(world_real(), candidate, &info) == 0 && info.runnable) {
       buffer_print(&f->text, "%s, for %s", candidate, self->use);
       return;
     }

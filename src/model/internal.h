@@ -210,12 +210,12 @@ struct llama_binding {
 // Loads nothing yet.  The binding lives in `arena`.
 bool model_llama_bind(const struct tensor_table *t, const struct llama_settings *s,
                       struct arena *arena, struct llama_binding *out, struct error *e);
-// Packs the weights: afterwards nothing of the file is needed any more.  release: the tensors lie
-// in a private mapping of the file, and pages that were packed are given back to the system.  On
-// failure *l is cleared.
+// Packs the weights: afterwards nothing of the file is needed any more.  mapped: the world
+// of the mapped file that the tensors lie in, whose pages are given back once they were packed;
+// NULL for tensors in memory.  On failure *l is cleared.
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
-                      const struct llama_binding *b, struct kernel_context *kernel, bool release,
-                      struct error *e);
+                      const struct llama_binding *b, struct kernel_context *kernel,
+                      const struct world *mapped, struct error *e);
 // Releases all of it; a zeroed or failed one too.
 void model_llama_clear(struct llama *l);
 // model.h's model_forward.
@@ -253,6 +253,6 @@ bool model_format_refuse(struct str file, struct error *e);
 // model_open on bytes in memory, which are not needed afterwards.  name: for config.name and for
 // finding the tokenizer of llama2.c.  mapped: they are a private mapping of a file (see
 // model_llama_load).
-struct model *model_open_bytes(struct str file, bool mapped, const char *name,
+struct model *model_open_bytes(struct str file, const struct world *mapped, const char *name,
                                const struct model_options *options, struct kernel_context *kernel,
                                struct error *e);

@@ -16,8 +16,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "model/internal.h"
 
@@ -181,19 +179,12 @@ bool model_llama_bind(const struct tensor_table *t, const struct llama_settings 
 
 struct loader {
   struct llama *llama;
-  bool release;
+  const struct world *mapped;  // the tensors lie in a mapped file of this world; NULL: in memory
 };
 
-// Gives the whole pages inside the tensor's bytes back; touched again they are read from the file
-// anew.
 static void release_pages(const struct loader *l, const struct tensor *t) {
   ASSERT(t->data);
-  if (!l->release) return;
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  uintptr_t begin = ((uintptr_t)t->data + page - 1) / page * page;
-  uintptr_t end = ((uintptr_t)t->data + t->bytes) / page * page;
-  if (begin < end)
-    madvise((void *)begin, end - begin, MADV_DONTNEED);  // advice: a refusal costs memory only
+  if (l->mapped) world_forget(l->mapped, t->data, t->bytes);
 }
 
 // From here on the packed copy is the matrix; the file's pages are not needed again.
@@ -325,11 +316,11 @@ static bool reserve_kernel(struct llama *l, struct error *e) {
 
 // Memory first: a model that does not fit fails before its weights are read.
 bool model_llama_load(struct llama *l, const struct llama_settings *s,
-                      const struct llama_binding *b, struct kernel_context *kernel, bool release,
-                      struct error *e) {
+                      const struct llama_binding *b, struct kernel_context *kernel,
+                      const struct world *mapped, struct error *e) {
   ASSERT(kernel && b->bound);
   *l = (struct llama){.settings = *s, .kernel = kernel};
-  struct loader loader = {l, release};
+  struct loader loader = {l, mapped};
   int layers = s->config.layers;
   l->layers = arena_new(&l->arena, (size_t)layers * sizeof *l->layers);
   l->faults = arena_new(&l->arena, MODEL_BATCH_MAX * sizeof *l->faults);

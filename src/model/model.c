@@ -68,7 +68,7 @@ static void summarise(const struct tensor_table *t, struct str file, const char 
 // Binding lives only until the weights are packed.  Without a kernel the file is only checked: what
 // a load would refuse is refused, and nothing is packed.
 static bool load(struct model *m, const struct tensor_table *t, const struct llama_settings *s,
-                 struct kernel_context *kernel, bool mapped, struct error *e) {
+                 struct kernel_context *kernel, const struct world *mapped, struct error *e) {
   struct arena arena = {0};
   struct llama_binding binding;
   bool done = model_llama_bind(t, s, &arena, &binding, e) &&
@@ -91,8 +91,8 @@ static bool read_vocabulary_size(const struct gguf *g, struct model_config *c, s
 }
 
 // Settings, tokenizer, weights, cheapest first: a wrong file is refused before gigabytes are read.
-static bool open_gguf(struct model *m, struct str file, bool mapped, const char *path,
-                      struct kernel_context *kernel, struct error *e) {
+static bool open_gguf(struct model *m, struct str file, const struct world *mapped,
+                      const char *path, struct kernel_context *kernel, struct error *e) {
   struct gguf g;
   struct llama_settings s;
   struct str chat_template = {0};
@@ -133,9 +133,9 @@ static bool open_llama2c_tokenizer(struct model *m, const char *path,
 }
 
 // The same order as for GGUF.
-static bool open_llama2c(struct model *m, struct str file, bool mapped, const char *path,
-                         const struct model_options *options, struct kernel_context *kernel,
-                         struct error *e) {
+static bool open_llama2c(struct model *m, struct str file, const struct world *mapped,
+                         const char *path, const struct model_options *options,
+                         struct kernel_context *kernel, struct error *e) {
   struct llama2c l;
   if (!model_llama2c_open(&l, file, e)) return false;
   summarise(&l.tensors, file, path, &l.settings.config);
@@ -158,7 +158,7 @@ static bool may_be_llama2c(struct str file) {
   return true;
 }
 
-static bool open_any(struct model *m, struct str file, bool mapped, const char *path,
+static bool open_any(struct model *m, struct str file, const struct world *mapped, const char *path,
                      const struct model_options *options, struct kernel_context *kernel,
                      struct error *e) {
   if (str_starts(file, STR("GGUF"))) return open_gguf(m, file, mapped, path, kernel, e);
@@ -169,7 +169,7 @@ static bool open_any(struct model *m, struct str file, bool mapped, const char *
 // ---- the front door
 
 // Every refusal of whatever reader begins with the file's name, put in front here.
-struct model *model_open_bytes(struct str file, bool mapped, const char *name,
+struct model *model_open_bytes(struct str file, const struct world *mapped, const char *name,
                                const struct model_options *options, struct kernel_context *kernel,
                                struct error *e) {
   ASSERT(name);
@@ -193,8 +193,8 @@ struct model *model_open(const char *path, const struct model_options *options,
   ASSERT(path && kernel);
   struct file_map map = {0};
   if (!file_map_open(&map, world_of(options), path, e)) return NULL;
-  struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, true, path,
-                                     options, kernel, e);
+  struct model *m = model_open_bytes((struct str){(const char *)map.data, map.length}, map.world,
+                                     path, options, kernel, e);
   if (!file_map_intact(&map)) {
     model_free(m);
     m = NULL;
@@ -212,8 +212,8 @@ bool model_check(const char *path, const struct model_options *options, struct e
   struct file_map map = {0};
   if (!file_map_open(&map, world_of(options), path, e)) return false;
   struct model *m = memory_new(sizeof *m);
-  bool good =
-      open_any(m, (struct str){(const char *)map.data, map.length}, true, path, options, NULL, e);
+  bool good = open_any(m, (struct str){(const char *)map.data, map.length}, map.world, path,
+                       options, NULL, e);
   if (!file_map_intact(&map)) good = refuse_broken(e);
   model_free(m);
   file_map_close(&map);

@@ -67,22 +67,28 @@ static void write_responses(struct buffer *out, const struct server_metrics *m) 
                      (unsigned long long)m->responses[route][i]);
 }
 
-// One row per metric.  Before a model is there the engine's figures are zero, not absent, so that
-// dashboards see a new process start from nothing.
-static void write_values(struct server *s, struct buffer *out) {
-  const struct server_model *m = atomic_load(&s->model);
-  struct engine_stats e = {0};
+struct value {
+  const char *name, *type, *help;
+  double value;
+};
+
+static void write_rows(struct buffer *out, const struct value *rows, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    write_header(out, rows[i].name, rows[i].type, rows[i].help);
+    buffer_print(out, "%s %.17g\n", rows[i].name, rows[i].value);
+  }
+}
+
+// One row per metric of the server itself.
+static void write_server_values(struct server *s, struct buffer *out) {
+  bool attached = atomic_load(&s->model) != NULL;
   struct probe_memory memory = {0};
-  if (m) engine_stats_read(m->engine, &e);
   struct work_stats work;
   probe_memory_read(&memory);
   work_stats_read(s->work, &work);
-  const struct {
-    const char *name, *type, *help;
-    double value;
-  } rows[] = {
+  const struct value rows[] = {
       {"motley_up", "gauge", "1 when a model is loaded, answers, and requests are taken.",
-       m != NULL && !s->draining && s->health.failures < SERVER_FAILURES},
+       attached && !s->draining && s->health.failures < SERVER_FAILURES},
       {"motley_uptime_seconds", "gauge", "Seconds since the server started.", server_uptime_s(s)},
       {"motley_resident_memory_bytes", "gauge", "Memory this process has in RAM.",
        (double)memory.resident},
@@ -95,6 +101,19 @@ static void write_values(struct server *s, struct buffer *out) {
       {"motley_requests_busy_total", "counter",
        "Requests refused because too many waited to be rendered and tokenised.",
        (double)work.refused},
+      {"motley_sequences_failed_total", "counter",
+       "Answers that ended with an error of the engine.", (double)s->health.failed},
+  };
+  write_rows(out, rows, COUNT_OF(rows));
+}
+
+// One row per metric of the engine.  Before a model is there these figures are zero, not absent, so
+// that dashboards see a new process start from nothing.
+static void write_engine_values(struct server *s, struct buffer *out) {
+  const struct server_model *m = atomic_load(&s->model);
+  struct engine_stats e = {0};
+  if (m) engine_stats_read(m->engine, &e);
+  const struct value rows[] = {
       {"motley_prompt_tokens_total", "counter", "Prompt tokens taken in.", (double)e.prompt_tokens},
       {"motley_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.",
        (double)e.cached_tokens},
@@ -106,8 +125,6 @@ static void write_values(struct server *s, struct buffer *out) {
       {"motley_sequences_rejected_total", "counter",
        "Sequences refused: the queue was full, the request impossible, or the server stopping.",
        (double)e.rejected},
-      {"motley_sequences_failed_total", "counter",
-       "Answers that ended with an error of the engine.", (double)s->health.failed},
       {"motley_sequences_preempted_total", "counter", "Times a sequence gave its cache pages up.",
        (double)e.preempted},
       {"motley_steps_total", "counter", "Forward passes.", (double)e.steps},
@@ -127,17 +144,15 @@ static void write_values(struct server *s, struct buffer *out) {
       {"motley_decode_tokens_per_second", "gauge", "Generated tokens a second, last ten seconds.",
        e.decode_tok_s},
   };
-  for (size_t i = 0; i < COUNT_OF(rows); i++) {
-    write_header(out, rows[i].name, rows[i].type, rows[i].help);
-    buffer_print(out, "%s %.17g\n", rows[i].name, rows[i].value);
-  }
+  write_rows(out, rows, COUNT_OF(rows));
 }
 
 // Histograms last: they are the long part.
 void server_metrics_write(struct server *s, struct buffer *out) {
   write_header(out, "motley_build_info", "gauge", "The version, as a label.");
   buffer_add_text(out, "motley_build_info{version=\"" MOTLEY_VERSION "\"} 1\n");
-  write_values(s, out);
+  write_server_values(s, out);
+  write_engine_values(s, out);
   write_responses(out, &s->metrics);
   write_histogram(out, "motley_time_to_first_token_seconds",
                   "From submission to the end of the prompt phase.", &s->metrics.first_token);

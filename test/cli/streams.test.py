@@ -81,16 +81,12 @@ for _ in range(5):
     p.send_signal(signal.SIGTERM)
     c.check('stopped while it loads', p.wait(60) == 0, p.returncode)
 
-# The embedding table is read where the file is mapped.
+# Nothing is read from the model's file once it is loaded, so a file that is cut short changes no answer.
 with Server(model) as s:
-    c.check('it serves', s.post('/v1/completions', {'prompt': 'Once', 'max_tokens': 2})[0] == 200)
+    ask = {'prompt': 'Once', 'max_tokens': 20, 'temperature': 0}
+    before = s.post('/v1/completions', ask)
     os.truncate(model, 100)
-    try:
-        s.post('/v1/completions', {'prompt': 'Lily saw 3 big dogs', 'max_tokens': 60})
-    except OSError:
-        pass
-    s.process.wait(60)
-    c.check('a model file that was cut short ends it with one line',
-            s.process.returncode == 1 and s.output().count('cut short') == 1 and 'Sanitizer' not in s.output(),
-            (s.process.returncode, s.output()[-300:]))
+    after = s.post('/v1/completions', ask)
+    c.check('it serves on when its model file is cut short',
+            before[0] == after[0] == 200 and before[1]['choices'] == after[1]['choices'], (before, after, s.output()[-300:]))
 c.finish()

@@ -47,7 +47,7 @@ static void load(struct str file) {
   struct error e;
   struct device *device = device_open("cpu", &(struct device_options){1}, &e);
   struct kernel_context *kernel = kernel_context_new(device, KERNEL_ISA_AUTO, &e);
-  struct model *m = model_open_bytes(file, false, "fuzz", NULL, kernel, &e);
+  struct model *m = model_open_bytes(file, NULL, "fuzz", NULL, kernel, &e);
   if (m) run_one_token(m);
   model_free(m);
   kernel_context_free(kernel);

@@ -399,7 +399,7 @@ static void other_formats_are_named(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT_OF(formats); i++) {
     struct error e = {0};
-    assert_null(model_open_bytes(formats[i].bytes, false, "x.gguf", NULL, NULL, &e));
+    assert_null(model_open_bytes(formats[i].bytes, NULL, "x.gguf", NULL, NULL, &e));
     if (!strstr(e.text, formats[i].refusal) || strncmp(e.text, "x.gguf: ", 8) != 0)
       fail_msg("\"%s\" lacks \"%s\"", e.text, formats[i].refusal);
   }

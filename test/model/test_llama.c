@@ -43,7 +43,7 @@ static void open_fixture(struct fixture *f, const struct test_model_options *o, 
   test_model_build(o, &f->file);
   f->device = device_open("cpu", &(struct device_options){threads}, &e);
   f->kernel = kernel_context_new(f->device, KERNEL_ISA_AUTO, &e);
-  f->model = model_open_bytes(buffer_str(&f->file), false, "test", NULL, f->kernel, &e);
+  f->model = model_open_bytes(buffer_str(&f->file), NULL, "test", NULL, f->kernel, &e);
   if (!f->model) fail_msg("%s", e.text);
   const struct model_config *c = model_config(f->model);
   f->cache =
@@ -410,7 +410,7 @@ static void weights_that_are_no_numbers_do_no_harm(void **state) {
         if (random_next(&state_of) % 4 == 0) data[b] = (char)0xff;
     }
     model_gguf_clear(&g);
-    f.model = model_open_bytes(buffer_str(&f.file), false, "test", NULL, f.kernel, &e);
+    f.model = model_open_bytes(buffer_str(&f.file), NULL, "test", NULL, f.kernel, &e);
     assert_non_null(f.model);
     const int vocabulary = model_config(f.model)->vocabulary;
     float *logits = calloc((size_t)(TOKENS * vocabulary), sizeof *logits);
@@ -466,7 +466,7 @@ static void the_part_that_outgrows_f32_is_named(void **state) {
     open_fixture(&f, &o, 2);
     model_free(f.model);
     scale_tensor(&f.file, cases[i].tensor, cases[i].factor);
-    f.model = model_open_bytes(buffer_str(&f.file), false, "test", NULL, f.kernel, &e);
+    f.model = model_open_bytes(buffer_str(&f.file), NULL, "test", NULL, f.kernel, &e);
     if (!f.model) fail_msg("%s", e.text);
     const int vocabulary = model_config(f.model)->vocabulary;
     float *logits = calloc((size_t)(TOKENS * vocabulary), sizeof *logits);

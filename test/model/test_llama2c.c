@@ -218,7 +218,7 @@ static void both_formats_give_the_same_model(void **state) {
     make_files(&files, &model, &tokenizer);
     struct model *a = model_open(files.model, NULL, kernel, &e);
     if (!a) fail_msg("%s", e.text);
-    struct model *b = model_open_bytes(buffer_str(&gguf), false, "x", NULL, kernel, &e);
+    struct model *b = model_open_bytes(buffer_str(&gguf), NULL, "x", NULL, kernel, &e);
     expect_same_model(a, b);
     assert_string_equal(model_config(a)->name, "model.bin");
     assert_int_equal(model_chat_template(a).length, 0);
