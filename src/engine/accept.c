@@ -57,7 +57,7 @@ static struct str flush_text(struct engine *en, struct sequence *s) {
 // a consumer that frees it later finds no sequence to cancel.
 void engine_finish(struct engine *en, struct sequence *s, enum engine_finish finish,
                    const char *why) {
-  ASSERT(s->generated == s->count - s->prompt_count && en->live > 0);
+  ASSERT(s->generated == s->count - s->prompt_count);
   struct engine_event *event = &en->event;
   struct str text = flush_text(en, s);
   *event =
@@ -69,6 +69,7 @@ void engine_finish(struct engine *en, struct sequence *s, enum engine_finish fin
   snprintf(event->error, sizeof event->error, "%.*s", (int)sizeof event->error - 1, why);
   engine_pages_release(&en->pool, s->pages, s->page_count);
   pthread_mutex_lock(&en->lock);
+  ASSERT(en->live > 0);
   if (s->stream) {
     engine_stream_push(s->stream, event, text);
     s->stream->sequence = NULL;

@@ -223,7 +223,9 @@ static void run_tasks(struct net_loop *l) {
 
 // ---- posts
 
-// Only the first post of a turn wakes the loop; the others ride along, whatever their number.
+// Only the first post of a turn wakes the loop; the others ride along, whatever their number.  The
+// lock is held until the loop was woken, so that net_loop_free can wait for a thread whose call was
+// made already and that is still in here.
 void net_loop_post(struct net_loop *l, void (*function)(void *context), void *context) {
   assert(function);
   pthread_mutex_lock(&l->lock);
@@ -234,8 +236,8 @@ void net_loop_post(struct net_loop *l, void (*function)(void *context), void *co
   }
   p->items[p->count++] = (struct post){function, context};
   bool first = p->count == 1;
-  pthread_mutex_unlock(&l->lock);
   if (first) world_wake(l->world, l->poller);
+  pthread_mutex_unlock(&l->lock);
 }
 
 // The lock is held for the swap alone: a posted call may post again, and lands in the next turn.
@@ -267,6 +269,8 @@ struct net_loop *net_loop_new(const struct world *world, struct error *e) {
 void net_loop_free(struct net_loop *l) {
   if (!l) return;
   assert(l->timers == 0);
+  pthread_mutex_lock(&l->lock);  // whoever posted last is out of net_loop_post now
+  pthread_mutex_unlock(&l->lock);
   if (l->poller >= 0) world_close(l->world, l->poller);
   pthread_mutex_destroy(&l->lock);
   memory_free(l->posted.items);

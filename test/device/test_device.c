@@ -446,6 +446,8 @@ static void an_event_holds_another_queue_back(void **state) {
   struct device_queue *other = new_queue(f.device), *third = new_queue(f.device);
   struct device_event *event = device_event_new(f.device, NULL);
   struct device_memory flag = allocate(f.device, sizeof(int)), m = allocate(f.device, sizeof(int));
+  struct device_memory later = allocate(f.device, sizeof(int));  // written after the event
+  struct device_memory still = allocate(f.device, sizeof(int));  // written by nobody
   const int value = 42, zero = 0;
   int got = -1, ignored[600];
   assert_true(device_event_reached(event));  // never recorded: it holds nobody back
@@ -454,11 +456,11 @@ static void an_event_holds_another_queue_back(void **state) {
   launch_hold(&f, f.queue, &flag);
   assert_true(device_copy_in(f.queue, &m, 0, &value, sizeof value, NULL));
   assert_true(device_queue_record(f.queue, event, NULL));
-  assert_true(device_copy_in(f.queue, &m, 0, &value, sizeof value, NULL));
+  assert_true(device_copy_in(f.queue, &later, 0, &value, sizeof value, NULL));
   assert_true(device_queue_wait_event(other, event, NULL));
   assert_true(device_copy_out(other, &got, &m, 0, sizeof got, NULL));
   for (int i = 0; i < 600; i++)  // time for a queue that is not held back to do wrong
-    assert_true(device_copy_out(third, &ignored[i], &m, 0, sizeof(int), NULL));
+    assert_true(device_copy_out(third, &ignored[i], &still, 0, sizeof(int), NULL));
   finish(third);
   assert_false(device_event_reached(event));
   atomic_store((atomic_int *)device_memory_map(&flag), 1);
@@ -483,6 +485,8 @@ static void an_event_holds_another_queue_back(void **state) {
   device_event_free(event);
   device_event_free(NULL);
   device_memory_free(&flag);
+  device_memory_free(&later);
+  device_memory_free(&still);
   device_memory_free(&m);
   close_fixture(&f);
 }
