@@ -306,6 +306,8 @@ s.split(), ' a  b '.split(), 'a,b,,c'.split(','), 'a,b,c'.split(',', 1), 'a b c'
 '{:+.1f}'.format(-2.55), '{:05.1f}'.format(-2.5), '{:d}'.format(true), '{}'.format(true), '{:>6}'.format(none|string)
 '{}'.format()
 '{x}'.format(1)
+'%(a)s' | format(1, a=2)
+'%(a)s %(b)s' | format(a=1, b=2)
 '{'.format(1)
 '}'.format(1)
 '{:d}'.format('a')
