@@ -140,6 +140,11 @@ static bool take_key(struct up *u, struct error *e) {
     return check_key(&u->key, "--api-key", e);
   }
   if (u->api_key_file) return read_key_file(u, e);
+  if (!environment && u->key_for)
+    return error_set(e, ERROR_INPUT,
+                     "--key-for %s closes nothing, for there is no key: give one with "
+                     "--api-key-file or the variable MOTLEY_API_KEY",
+                     u->key_for);
   if (!environment) return true;
   buffer_add_text(&u->key, environment);
   return check_key(&u->key, "the variable MOTLEY_API_KEY", e);
@@ -191,8 +196,8 @@ static int up_main(const struct cli_command *self, int argc, char **argv) {
       {"api-key-file", 0, CLI_TEXT, "FILE",
        "ask clients for the key in the first line of this file", &u.api_key_file, 0, 0},
       {"api-key", 0, CLI_TEXT, "KEY",
-       "ask clients for this key (or set MOTLEY_API_KEY: others cannot see that)", &u.api_key, 0,
-       0},
+       "ask clients for this key (a file or MOTLEY_API_KEY is safer: ps shows this one at first)",
+       &u.api_key, 0, 0},
       {"key-for", 0, CLI_TEXT, "WHAT",
        "what needs the key: api (default: /v1 and /api), metrics (/metrics too), all", &u.key_for,
        0, 0},

@@ -59,6 +59,7 @@ for what, options, environment, words in (
         ('a key file that is empty', ('--api-key-file', write('empty', b'')), {}, ('--api-key-file',)),
         ('a key file with an empty first line', ('--api-key-file', write('late', b'\nkey\n')), {}, ('--api-key-file',)),
         ('a folder as a key file', ('--api-key-file', folder), {}, ('--api-key-file',)),
+        ('a scope without a key', ('--key-for', 'all'), {}, ('--key-for all', '--api-key-file', 'MOTLEY_API_KEY')),
         ('a wrong origin', ('--cors', 'app.example.org'), {}, ('--cors', 'https://app.example.org')),
         ('a host that is a name', ('--host', 'example.org'), {}, ('example.org',)),
         ('an address that is not here', ('--host', '203.0.113.7'), {}, ('203.0.113.7',)),
