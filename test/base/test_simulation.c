@@ -4,6 +4,7 @@
 // talk, wait, are stopped and killed without a leak, connections end in every way they can.
 
 #include "support/check.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -21,16 +22,6 @@ struct talk {
   int answers, clients;
   int result;  // of the last client: 0, or an error
 };
-
-// Waits for one event of one handle; 0 when the time is over.
-static int wait_one(const struct world *w, int handle, uint32_t events, uint64_t ns) {
-  struct world_ready ready;
-  int poller = world_poller(w);
-  world_poller_set(w, poller, handle, events, NULL);
-  int n = world_wait(w, poller, &ready, 1, ns);
-  world_close(w, poller);
-  return n;
-}
 
 struct echo {
   int stream;

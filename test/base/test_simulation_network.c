@@ -6,6 +6,7 @@
 // functions of a few lines.
 
 #include "support/check.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,15 +24,6 @@ struct scene {
   int64_t server_result, server_bytes;
   bool keep;  // the server does not close
 };
-
-static int wait_one(const struct world *w, int handle, uint32_t events, uint64_t ns) {
-  struct world_ready ready;
-  int poller = world_poller(w);
-  world_poller_set(w, poller, handle, events, NULL);
-  int n = world_wait(w, poller, &ready, 1, ns);
-  world_close(w, poller);
-  return n ? (int)ready.events : 0;
-}
 
 static int64_t read_when_ready(const struct world *w, int stream, char *data, size_t size) {
   int64_t n;

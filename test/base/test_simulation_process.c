@@ -4,6 +4,7 @@
 // the killed ones had comes back (the sanitizers look for leaks); time passes only as it should.
 
 #include "support/check.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,16 +13,6 @@
 #include "base/simulation.h"
 
 #define SECOND 1000000000ull
-
-// Waits for one event of one handle; 0 when the time is over.
-static int wait_one(const struct world *w, int handle, uint32_t events, uint64_t ns) {
-  struct world_ready ready;
-  int poller = world_poller(w);
-  world_poller_set(w, poller, handle, events, NULL);
-  int n = world_wait(w, poller, &ready, 1, ns);
-  world_close(w, poller);
-  return n;
-}
 
 // ---- time
 
@@ -114,7 +105,7 @@ static int sleep_program(const struct world *w, void *context) {
 static struct world_exit wait_for(const struct world *w, int process) {
   struct world_exit how = {-7, -7};
   assert_int_equal(world_ended(w, process, &how), -EAGAIN);
-  assert_int_equal(wait_one(w, process, WORLD_READABLE, 100 * SECOND), 1);
+  assert_int_equal(wait_one(w, process, WORLD_READABLE, 100 * SECOND), WORLD_READABLE);
   assert_int_equal(world_ended(w, process, &how), 0);
   assert_int_equal(world_ended(w, process, &how), -ECHILD);
   assert_int_equal(world_close(w, process), 0);
@@ -133,7 +124,7 @@ static int start_programs(const struct world *w, void *context) {
   assert_true(process >= 0);
   world_close(w, in[0]), world_close(w, out[1]);
   assert_int_equal(world_write(w, in[1], "hello", 5), 5);
-  assert_int_equal(wait_one(w, out[0], WORLD_READABLE, 10 * SECOND), 1);
+  assert_int_equal(wait_one(w, out[0], WORLD_READABLE, 10 * SECOND), WORLD_READABLE);
   assert_int_equal(world_read(w, out[0], text, sizeof text), 5);
   assert_string_equal(text, "HELLO");
   world_close(w, in[1]);
